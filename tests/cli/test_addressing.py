@@ -16,7 +16,7 @@ def two_graphs(uri: str, configure: Configure) -> None:
     configure(
         f"""
 servers: {{prod: {{url: https://graph.example.com}}}}
-clusters: {{brain: {{root: s3://acme/clusters/brain}}}}
+clusters: {{brain: {{root: /nowhere/brain}}}}
 profiles:
   dev: {{store: {uri}}}
   file: {{store: "file://{uri}"}}
@@ -92,7 +92,7 @@ def test_a_server_is_no_storage(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("command", "name", "message"),
     [
-        ("optimize", "admin", "profile 'admin', bound to cluster 'brain', cannot be used"),
+        ("optimize", "admin", "cluster '/nowhere/brain' cannot be used: cluster_config_missing: "),
         (
             "snapshot",
             "admin",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,19 @@ from omnigraph.cli.main import main
 from tests.cluster.deployment import GONE, WIDER, Deployment
 
 Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def omnigraph(run: Run, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs any command of omnigraph."""
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main(list(arguments))
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return command
 
 
 @pytest.fixture
@@ -125,3 +139,49 @@ def test_a_lock_is_removed_by_its_id(run: Run, applied: Deployment) -> None:
     assert "locked by `cluster apply` (lock L, pid 7)" in out
     assert run("force-unlock", "M", "--config", at)[:2] == (1, "no lock was removed\n")
     assert run("force-unlock", "L", "--config", at)[:2] == (0, "removed lock L\n")
+
+
+def test_direct_commands_find_a_graph_by_its_cluster(omnigraph: Run, applied: Deployment) -> None:
+    at = str(applied.folder)
+    for words in ((at,), (at, "--graph", "knowledge"), (f"file://{at}",)):
+        status, out, err = omnigraph("doctor", "--cluster", *words, "--json")
+        assert status == 0, err
+        assert json.loads(out)["uri"] == str(applied.graph())
+    status, _, err = omnigraph("doctor", "--cluster", at, "--graph", "tickets", "--json")
+    assert (status, json.loads(err)["code"]) == (1, "graph_not_applied")
+    assert json.loads(err)["data"]["applied"] == ["knowledge"]
+
+    def declare_second(state: dict[str, Any]) -> None:
+        state["applied_revision"]["resources"]["graph.second"] = {"digest": "x"}
+
+    applied.edit_state(declare_second)
+    status, _, err = omnigraph("doctor", "--cluster", at)
+    assert status == 1
+    assert "has several graphs: knowledge, second" in err
+
+
+def test_a_cluster_without_files_or_ledger_cannot_be_used(
+    omnigraph: Run, fresh: Deployment, tmp_path: Path
+) -> None:
+    for at, reason in ((tmp_path, "cluster_config_missing"), (fresh.folder, "it has no ledger")):
+        status, _, err = omnigraph("doctor", "--cluster", str(at), "--json")
+        assert (status, json.loads(err)["code"]) == (1, "cluster_unreadable")
+        assert reason in json.loads(err)["error"]
+    fresh.control.mkdir()
+    (fresh.control / "state.json").write_text("{}", encoding="utf-8")
+    assert "invalid_state" in omnigraph("doctor", "--cluster", str(fresh.folder))[2]
+
+
+def test_only_the_cluster_makes_its_graphs_and_changes_their_schemas(
+    omnigraph: Run, applied: Deployment
+) -> None:
+    schema = str(applied.folder / "knowledge.pg")
+    for words in (
+        ("init", str(applied.graph("other")), "--schema", schema),
+        ("schema", "apply", str(applied.graph()), "--schema", schema),
+    ):
+        status, _, err = omnigraph(*words, "--json")
+        assert (status, json.loads(err)["code"]) == (1, "managed_by_cluster")
+    assert not applied.graph("other").exists()
+    # Nothing else in the folder of a cluster is a graph of it.
+    assert omnigraph("init", str(applied.folder / "private.omni"), "--schema", schema)[0] == 0

@@ -108,7 +108,7 @@ def _resolve_explicit(way: str, value: str, invocation: Invocation) -> str:
     if way == "--server":
         return resolve_served_graph(value, invocation.text("--graph"))
     if way == "--cluster":
-        raise out_of_reach(f"{way} {value}")
+        return _in_cluster(value, invocation.text("--graph"))
     if "--graph" in invocation.flags:
         raise BadRequest(f"--graph does not go with {way}: '{value}' is already a single graph")
     if is_served(value):
@@ -130,7 +130,7 @@ def _resolve_implied(scope: Scope, invocation: Invocation) -> str:
     if scope.kind == "server":
         return resolve_served_graph(scope.target, invocation.text("--graph") or scope.default_graph)
     if scope.kind == "cluster":
-        raise out_of_reach(f"{scope.origin}, bound to cluster '{scope.target}',")
+        return _in_cluster(scope.target, invocation.text("--graph") or scope.default_graph)
     if "--graph" in invocation.flags:
         raise BadRequest(
             f"--graph does not go with {scope.origin}: '{scope.target}' is already a single graph"
@@ -138,12 +138,11 @@ def _resolve_implied(scope: Scope, invocation: Invocation) -> str:
     return scope.target
 
 
-def out_of_reach(what: str) -> BadRequest:
-    """Return the error for a graph of a cluster."""
-    return BadRequest(
-        f"{what} cannot be used: this version of omnigraph reaches no cluster",
-        remedy="name the storage of the graph with --store, or bind a profile to it",
-    )
+def _in_cluster(cluster: str, graph_id: str | None) -> str:
+    """Return the storage of a graph of a cluster: a name in the config file, a directory or a URI."""
+    from omnigraph.cluster.lookup import locate_graph
+
+    return locate_graph(current_config().clusters.get(cluster, cluster), graph_id)
 
 
 def is_local(uri: str) -> bool:

@@ -89,8 +89,8 @@ def shown_flags(command: str) -> frozenset[str]:
         "--quiet": names & ECHOES_ITS_WRITE or command == "export",
         "--yes": names & ASKS_FIRST,
     }
-    scope = find_capability(command).flags & {"--server", "--store", "--profile"}
-    if {"--server", "--graph"} <= find_capability(command).flags:
+    scope = find_capability(command).flags & {"--server", "--cluster", "--store", "--profile"}
+    if "--graph" in find_capability(command).flags:
         scope |= {"--graph"}
     return scope | {flag for flag, acting in acts.items() if acting}
 

@@ -58,9 +58,13 @@ Version = Annotated[
 Server = Annotated[
     str | None, _make_flag("--server", "A server: a name in the config file, or a URL.", metavar="NAME|URL")
 ]
-GraphId = Annotated[str | None, _make_flag("--graph", "The graph of the server.", metavar="ID")]
-# Declared only for a helpful error; clusters are not supported yet.
-Cluster = Annotated[str | None, _make_flag("--cluster", "A cluster.", metavar="DIR|URI", hidden=True)]
+GraphId = Annotated[str | None, _make_flag("--graph", "The graph of the server or cluster.", metavar="ID")]
+Cluster = Annotated[
+    str | None,
+    _make_flag(
+        "--cluster", "A cluster: a name in the config file, a directory, or a URI.", metavar="DIR|URI"
+    ),
+]
 
 
 def add_global_flags(flags: Sequence[Any], command: Any, name: str) -> None:

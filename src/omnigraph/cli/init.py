@@ -11,6 +11,7 @@ from omnigraph import graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
+from omnigraph.cluster.lookup import refuse_managed
 
 app = new_app()
 
@@ -25,6 +26,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Create a graph with a schema in an empty folder or bucket prefix."""
+    refuse_managed(uri, "init")
     with graph.init(uri, schema=schema, force=force) as made:
         report = {"uri": made.uri, "schema_path": str(schema), "graph_commit_id": made.snapshot().id}
         print_result(report, f"initialized {made.uri}", as_json=as_json)

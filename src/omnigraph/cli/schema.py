@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.addressing import Place, echo_write, open_graph, resolve_actor, resolve_graph
+from omnigraph.cli.addressing import Place, echo_write, is_served, open_graph, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_pending, print_result
@@ -79,6 +79,10 @@ def apply(
 ) -> None:
     """Make a schema the accepted one, in one commit that carries all rows over, or change nothing."""
     at = resolve_graph(place=place)
+    if not is_served(at):
+        from omnigraph.cluster.lookup import refuse_managed  # not above: showing a schema needs no cluster
+
+        refuse_managed(at, "schema apply")
     with open_graph(at) as graph:
         done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=resolve_actor(at))
         uri = graph.uri

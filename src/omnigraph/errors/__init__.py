@@ -10,7 +10,7 @@
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
     │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid, DuplicateYamlKey
-    │   ├── UnsupportedMediaType
+    │   ├── UnsupportedMediaType, ClusterUnreadable
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive, PipelineDuplicateKey
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
@@ -22,14 +22,14 @@
     ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
     ├── MethodNotAllowed, RequestTimeout
     ├── NotFound
-    │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound
+    │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound, GraphNotApplied
     │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound
     ├── Conflict                      someone else changed what this operation relied on
     │   ├── AlreadyInitialized, PlaceNotEmpty, InitializationClaimed
     │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
     │   ├── TableVersionConflict, TableDrift, ReadSetChanged, PublishContention, Decided
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
-    │   ├── KeyConflict, ChangeDiffRefused
+    │   ├── KeyConflict, ChangeDiffRefused, ManagedByCluster
     │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved, StreamSinkTaken
     ├── ChangeFeedGap
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
@@ -56,6 +56,11 @@ from __future__ import annotations
 
 from omnigraph.errors.base import (
     OmnigraphError,
+)
+from omnigraph.errors.cluster import (
+    ClusterUnreadable,
+    GraphNotApplied,
+    ManagedByCluster,
 )
 from omnigraph.errors.conflict import (
     AlreadyInitialized,
@@ -199,6 +204,7 @@ __all__ = [
     "ChangeCursorRejected",
     "ChangeDiffRefused",
     "ChangeFeedGap",
+    "ClusterUnreadable",
     "CommitNotFound",
     "CompileError",
     "Conflict",
@@ -219,6 +225,7 @@ __all__ = [
     "ExternalBlobUnavailable",
     "FuturePhaseField",
     "GraphClosed",
+    "GraphNotApplied",
     "GraphNotFound",
     "HistoricalVersionReclaimed",
     "InitializationClaimed",
@@ -231,6 +238,7 @@ __all__ = [
     "KeyConflict",
     "LoadRejected",
     "LockLost",
+    "ManagedByCluster",
     "MergeConflicts",
     "MethodNotAllowed",
     "MissingExtra",
