@@ -22,9 +22,8 @@ from omnigraph.engine.branches.saved_bases import (
 )
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch
-from omnigraph.engine.merge.conflict_images import read_rows_by_id
 from omnigraph.engine.merge.merge_inputs import capture_source, find_merge_inputs
-from omnigraph.engine.merge.patched_side import PatchedSide
+from omnigraph.engine.merge.patched_side import PatchedSide, read_rows_by_id
 from omnigraph.errors import BranchNotFound
 from omnigraph.graph import Graph
 from tests.engine.changes.world import few_rows_at_once

@@ -23,7 +23,7 @@ from omnigraph.engine.merge.choices import (
     MergeSide,
     build_value_column,
 )
-from omnigraph.engine.merge.conflict_images import read_aligned_rows
+from omnigraph.engine.merge.patched_side import read_aligned_rows
 from omnigraph.engine.merge.row_rule import (
     BASE,
     DELETED,

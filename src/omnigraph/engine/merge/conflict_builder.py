@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ from omnigraph.engine.changes.change import EntityImage
 from omnigraph.engine.changes.row_pairs import split_rows
 from omnigraph.engine.changes.table_side import TableSide
 from omnigraph.engine.graph.table_types import ID
+from omnigraph.engine.graph.table_types import SOURCE as EDGE_SOURCE
+from omnigraph.engine.graph.table_types import TARGET as EDGE_TARGET
 from omnigraph.engine.merge.cell_decisions import CellDecisions
 from omnigraph.engine.merge.conflict import (
     ConflictKind,
@@ -22,8 +25,10 @@ from omnigraph.engine.merge.conflict import (
     RuleViolation,
     image_value,
 )
-from omnigraph.engine.merge.conflict_images import build_images, read_rows_by_id
+from omnigraph.engine.merge.patched_side import read_rows_by_id
 from omnigraph.engine.merge.row_rule import BASE, KINDS, SOURCE, TARGET, MergeSides
+from omnigraph.lang.types import Scalar, ValueType
+from omnigraph.lang.values import Json, column_to_json
 
 _CONFLICTS_AT_ONCE = 4096
 
@@ -104,3 +109,33 @@ def build_rule_conflicts(key: str, found: Sequence[RuleViolation], sides: MergeS
 def _images_by_id(side: TableSide, ids: pa.Array) -> dict[str, EntityImage]:
     rows = read_rows_by_id(side, ids)
     return dict(zip(rows.column(ID).to_pylist(), build_images(side, rows), strict=True))
+
+
+def build_images(side: TableSide, rows: pa.Table) -> list[EntityImage]:
+    """Return rows as images; a Blob is shown by size and digest, so that a list of conflicts stays small."""
+    columns = [_column_values(rows.column(name), type_) for name, type_ in side.types.items()]
+    values = zip(*columns, strict=True) if columns else iter([()] * rows.num_rows)
+    names = list(side.types)
+    return [
+        EntityImage(dict(zip(names, found, strict=True)), source, target)
+        for found, source, target in zip(
+            values, _ends(rows, EDGE_SOURCE), _ends(rows, EDGE_TARGET), strict=True
+        )
+    ]
+
+
+def _ends(rows: pa.Table, end: str) -> Sequence[str | None]:
+    found: list[str | None] = (
+        rows.column(end).to_pylist() if end in rows.column_names else [None] * rows.num_rows
+    )
+    return found
+
+
+def _column_values(column: pa.ChunkedArray, type_: ValueType) -> list[Json]:
+    if type_.scalar is not Scalar.BLOB:
+        return column_to_json(column, type_)
+    return [None if data is None else _describe_blob(data) for data in column.to_pylist()]
+
+
+def _describe_blob(data: bytes) -> str:
+    return f"{len(data)} bytes, sha256:{sha256(data).hexdigest()}"

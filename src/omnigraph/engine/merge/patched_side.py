@@ -203,3 +203,32 @@ def compare_merge_sides(left: TableSide, right: TableSide) -> RowPairs:
     kept = stored.table.filter(pa.array(~is_among(stored.table.column(ID), ids)))
     table = pa.concat_tables([kept.select(PAIRS_SCHEMA.names), compare_patched(left, right, ids)])
     return RowPairs(left, right, table.sort_by(ID))
+
+
+def read_rows_by_id(side: TableSide, ids: pa.Array) -> pa.Table:
+    """The entities with these ids that a side has, in the order of the ids; Blobs as bytes."""
+    ids = pc.unique(ids)
+    if isinstance(side, PatchedSide):
+        found = find_places(side, ids)
+        order = pc.index_in(ids, value_set=found.column(ID).combine_chunks()).drop_null()
+        return side.read_rows(found.column(ROW_ID).combine_chunks().take(order))
+    columns = [*side.system, *side.types]
+    parts = []
+    for start in range(0, len(ids), KEYS_PER_SCAN):
+        where = one_of(ID, ids.slice(start, KEYS_PER_SCAN).to_pylist())
+        with side.explain_failures():
+            parts.append(side.table.scan(columns, where=where, blob_bytes=bool(side.blobs)))
+    if not parts:
+        return side.read_rows(pa.array([], pa.uint64()))
+    found = pa.concat_tables(parts)
+    return found.take(pc.index_in(ids, value_set=found.column(ID).combine_chunks()).drop_null())
+
+
+def read_aligned_rows(side: TableSide, row_ids: pa.Array) -> pa.Table:
+    """One row for each row id, in their order; all values are null where the row id is."""
+    found = side.read_rows(row_ids.drop_null())
+    if not row_ids.null_count:
+        return found
+    there = row_ids.is_valid()
+    place = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
+    return found.take(pc.if_else(there, place, None))

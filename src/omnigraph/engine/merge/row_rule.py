@@ -18,8 +18,7 @@ from omnigraph.engine.changes.table_side import TableSide
 from omnigraph.engine.constraints.table_change import is_among
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.merge.conflict import ConflictKind
-from omnigraph.engine.merge.conflict_images import read_aligned_rows
-from omnigraph.engine.merge.patched_side import disputed_ids, plain_side
+from omnigraph.engine.merge.patched_side import disputed_ids, plain_side, read_aligned_rows
 
 BASE, SOURCE, TARGET = "base", "source", "target"
 PLACES = pa.schema([(ID, pa.string()), (BASE, pa.uint64()), (SOURCE, pa.uint64()), (TARGET, pa.uint64())])

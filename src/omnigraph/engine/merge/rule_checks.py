@@ -17,7 +17,7 @@ from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType
 from omnigraph.engine.merge.choices import EntityChoice, MergeSide
 from omnigraph.engine.merge.conflict import ConflictKey, ConflictKind, RuleViolation
-from omnigraph.engine.merge.conflict_images import read_rows_by_id
+from omnigraph.engine.merge.patched_side import read_rows_by_id
 from omnigraph.engine.merge.row_rule import MergeSides
 from omnigraph.engine.merge.target_change import TargetChange
 from omnigraph.lang.schema.catalog import EdgeType

@@ -23,7 +23,7 @@ from omnigraph.engine.merge.cell_decisions import (
 )
 from omnigraph.engine.merge.choices import ChosenValue, EntityChoice, MergeSide, build_value_column
 from omnigraph.engine.merge.conflict import RuleViolation, find_value_violations
-from omnigraph.engine.merge.conflict_images import read_rows_by_id
+from omnigraph.engine.merge.patched_side import read_rows_by_id
 from omnigraph.engine.merge.row_rule import BASE, ROWS_AT_ONCE, SOURCE, MergeSides, SourceDelta
 from omnigraph.engine.rows.blobs import to_writable
 from omnigraph.errors import BadRequest, InternalError
