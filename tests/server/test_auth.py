@@ -6,10 +6,10 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from moto.moto_server.werkzeug_app import create_backend_app
 from werkzeug.serving import make_server
@@ -124,7 +124,8 @@ def secrets_manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "NO_PROXY": "127.0.0.1",
     }.items():
         monkeypatch.setenv(name, value)
-    yield boto3.client("secretsmanager")
+    boto: Any = import_module("boto3")
+    yield boto.client("secretsmanager")
     server.shutdown()
     thread.join()
     server.server_close()
