@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.errors import BadRequest, DuplicateYamlKey, YamlInvalid
+from omnigraph.errors import BadRequest, YamlInvalid
 from omnigraph.lang.values import shorten_legibly
 
 MAX_CHARACTERS = 1 << 20
@@ -133,8 +133,9 @@ class _Reader:
             if not isinstance(key, events.ScalarEvent):
                 raise self._wrong(key, "a name must be a text")
             if key.value in seen:
-                line, column = _place(key)
-                raise DuplicateYamlKey(shorten_legibly(key.value), file=self._name, line=line, column=column)
+                twice = self._wrong(key, f"'{shorten_legibly(key.value)}' appears twice")
+                twice.duplicate_key = shorten_legibly(key.value)
+                raise twice
             seen.add(key.value)
             yield key.value, self._value(next(self._events), depth + 1, _place(key))
 

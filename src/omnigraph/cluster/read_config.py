@@ -18,9 +18,9 @@ from omnigraph.cluster.config import (
     Provider,
     ProviderKind,
 )
-from omnigraph.cluster.diagnostics import Findings, Severity, place_of, sentences
+from omnigraph.cluster.diagnostics import Findings, Severity, sentences
 from omnigraph.cluster.yaml_node import INVALID, Node
-from omnigraph.errors import DuplicateYamlKey, OmnigraphError, YamlInvalid
+from omnigraph.errors import OmnigraphError, YamlInvalid
 from omnigraph.yaml_text import read_yaml, read_yaml_text
 
 FUTURE = ("apply", "env_file", "pipelines", "embeddings", "ui", "aliases", "bindings")
@@ -50,12 +50,10 @@ def _parse(directory: Path, findings: Findings) -> Node | None:
         findings.add("cluster_config_missing", FILE, message)
     except UnicodeDecodeError:
         findings.add(INVALID, FILE, "the file is not UTF-8")
-    except DuplicateYamlKey as error:
-        [(message, place)] = sentences(error)
-        findings.add("duplicate_yaml_key", error.key, message, place)
     except YamlInvalid as error:
-        [(message, _)] = sentences(error)
-        findings.add(INVALID, FILE, message, place_of(error))
+        [(message, place)] = sentences(error)
+        code = INVALID if error.duplicate_key is None else "duplicate_yaml_key"
+        findings.add(code, error.duplicate_key or FILE, message, place)
     else:
         return Node(value, "", FILE, findings)
     return None

@@ -9,7 +9,7 @@
     ├── BadRequest                    the request cannot be carried out as asked
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
-    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid, DuplicateYamlKey
+    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
     │   ├── UnsupportedMediaType, ClusterUnreadable
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive, PipelineDuplicateKey
@@ -144,7 +144,6 @@ from omnigraph.errors.request import (
     ChangeCursorRejected,
     CommitNotFound,
     ConstraintViolation,
-    DuplicateYamlKey,
     EntityNotFound,
     GraphClosed,
     GraphNotFound,
@@ -212,7 +211,6 @@ __all__ = [
     "CopyNotVerified",
     "CorruptGraph",
     "Decided",
-    "DuplicateYamlKey",
     "EmbeddingAnswerRejected",
     "EmbeddingDimensionMismatch",
     "EmbeddingFailed",

@@ -152,6 +152,8 @@ class YamlInvalid(BadRequest):
     """A YAML text cannot be read: bad syntax, an alias, or more than its limits allow."""
 
     code = "yaml_invalid"
+    duplicate_key: str | None = None
+    """The name that a mapping has twice, where that is the mistake."""
 
     def __init__(
         self,
@@ -167,16 +169,6 @@ class YamlInvalid(BadRequest):
         self.file = file
         self.line = line
         self.column = column
-
-
-class DuplicateYamlKey(YamlInvalid):
-    """A mapping of a YAML text has a name twice."""
-
-    code = "duplicate_yaml_key"
-
-    def __init__(self, key: str, *, file: str, line: int, column: int) -> None:
-        super().__init__(f"'{key}' appears twice", file=file, line=line, column=column)
-        self.key = key
 
 
 class QueryError(BadRequest):
