@@ -64,7 +64,7 @@ def make_lab(place: Path) -> Path:
     """Make the graph, with a few commits of two actors and three branches."""
     with og.init(place, schema=SCHEMA) as graph:
         graph.load(_rows(), mode="append", actor="ann")
-        for actor, handle, role in (("ben", "alan", "postdoc"), ("ann", "sophie", "engineer")):
+        for actor, handle, role in (("ben", "alan", "engineer"), ("ann", "sophie", "professor")):
             graph.mutate(_set_role(handle, role), actor=actor)
         graph.branches.create("draft/roles", actor="ben")
         graph.branches.create("import/spring", actor="ann")

@@ -24,6 +24,7 @@ export const theme = createTheme({
     SegmentedControl: { defaultProps: { size: "xs" } },
     Checkbox: { defaultProps: { size: "xs" } },
     Switch: { defaultProps: { size: "xs" } },
+    Loader: { defaultProps: { role: "status" } },
     Badge: { defaultProps: { radius: "sm", variant: "light", tt: "none", fw: 600 } },
     Tabs: { defaultProps: { keepMounted: false } },
   },

@@ -35,6 +35,13 @@ export default function Query() {
   const [milliseconds, setMilliseconds] = useState(0);
   const [past, setPast] = useLocalStorage<string[]>({ key: "omnigraph-queries", defaultValue: [] });
 
+  // Another link in the same tab brings another query.
+  const linked = place.get("q");
+  const linkedValues = place.get("p");
+  useEffect(() => {
+    if (linked !== null) setText(linked);
+    if (linkedValues !== null) setValues(parseValues(linkedValues));
+  }, [linked, linkedValues]);
   useEffect(() => {
     if (!text && example) setText(example);
   }, [example, text]);

@@ -16,7 +16,7 @@ const OUTCOMES = {
 
 /** A branch against its target, like a pull request. */
 export default function Review() {
-  const { branches, moment, params, go, refresh } = useShared();
+  const { branches, moment, params, go } = useShared();
   const others = branches.filter((name) => name !== "main");
   const source = moment.branch !== "main" ? moment.branch : undefined;
   const target = params.get("target") ?? "main";
@@ -48,10 +48,7 @@ export default function Review() {
       target={target}
       retarget={(name) => go("review", { branch: source, target: name })}
       targets={branches.filter((name) => name !== source)}
-      left={async () => {
-        go("review", { branch: "main" });
-        await refresh();
-      }}
+      left={() => go("review", { branch: "main" })}
     />
   );
 }
@@ -61,7 +58,7 @@ interface Props {
   target: string;
   targets: string[];
   retarget: (name: string) => void;
-  left: () => Promise<void>;
+  left: () => void;
 }
 
 function BranchReview({ source, target, targets, retarget, left }: Props) {
@@ -112,7 +109,7 @@ function BranchReview({ source, target, targets, retarget, left }: Props) {
       const done = await api.merge(source, target, resolutions(), granularity, removes);
       confirmDone(`Merged ${source} into ${target}.`);
       if (done.branch_delete_error) report(new Error(done.branch_delete_error));
-      if (done.branch_deleted) await left();
+      if (done.branch_deleted) left();
       else await look();
     } catch (error) {
       report(error);
@@ -125,7 +122,7 @@ function BranchReview({ source, target, targets, retarget, left }: Props) {
     try {
       await api.deleteBranch(source);
       confirmDone(`Branch ${source} is deleted.`);
-      await left();
+      left();
     } catch (error) {
       report(error);
     }

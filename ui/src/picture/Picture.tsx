@@ -44,6 +44,7 @@ export function Picture({ nodes, edges, selected, marked, edgeLabels = false, on
     const drawn = new Sigma(graph, container.current, {
       labelFont: "Inter, system-ui, sans-serif",
       labelSize: 12,
+      stagePadding: 48,
       labelWeight: "500",
       labelDensity: 0.9,
       labelGridCellSize: 80,
@@ -92,10 +93,24 @@ export function Picture({ nodes, edges, selected, marked, edgeLabels = false, on
     };
   }, [graph, edgeLabels]);
 
+  /** Move the camera to the selected node; `data-settled` says that nothing moves any more. */
+  const center = () => {
+    const drawn = sigma.current;
+    const { selected: key } = emphasis.current;
+    const mark = (settled: boolean) => container.current?.parentElement?.setAttribute("data-settled", String(settled));
+    drawn?.refresh();
+    const data = drawn && key && graph.hasNode(key) ? drawn.getNodeDisplayData(key) : undefined;
+    if (!drawn || !data) return mark(true);
+    mark(false);
+    void drawn.getCamera().animate({ x: data.x, y: data.y }, { duration: isStill() ? 1 : 300 }).then(() => mark(true));
+  };
+
+  // biome-ignore lint: the camera follows what is shown
   useEffect(() => {
     const added = synchronise(graph, nodes, edges);
-    if (added > 0) run(graph, layout.current, graph.order > 2000 ? 20 : LAYOUT_FRAMES);
+    if (added > 0) run(graph, layout.current, graph.order > 2000 ? 20 : LAYOUT_FRAMES, center);
     sigma.current?.refresh();
+    if (added === 0) center();
   }, [graph, nodes, edges]);
 
   useEffect(() => {
@@ -107,8 +122,7 @@ export function Picture({ nodes, edges, selected, marked, edgeLabels = false, on
   useEffect(() => {
     emphasis.current = { selected, marked, dark };
     sigma.current?.refresh();
-    const data = selected ? sigma.current?.getNodeDisplayData(selected) : undefined;
-    if (data) void sigma.current?.getCamera().animate({ x: data.x, y: data.y }, { duration: 300 });
+    center();
   }, [selected, marked, dark]);
 
   const camera = () => sigma.current?.getCamera();
@@ -124,7 +138,7 @@ export function Picture({ nodes, edges, selected, marked, edgeLabels = false, on
         <Tool label="Zoom in" icon={<PlusIcon />} run={() => camera()?.animatedZoom({ duration: 200 })} />
         <Tool label="Zoom out" icon={<MinusIcon />} run={() => camera()?.animatedUnzoom({ duration: 200 })} />
         <Tool label="Show all" icon={<EnterFullScreenIcon />} run={() => camera()?.animatedReset({ duration: 300 })} />
-        <Tool label="Arrange again" icon={<ShuffleIcon />} run={() => arrange(graph, layout.current)} />
+        <Tool label="Arrange again" icon={<ShuffleIcon />} run={() => arrange(graph, layout.current, center)} />
         <Tool
           label="Pin or release the selected node"
           icon={<DrawingPinIcon />}
@@ -237,18 +251,27 @@ function spread(text: string): number {
   return ((hash ^ (hash >>> 15)) >>> 0) / 4294967296;
 }
 
-function arrange(graph: Graph, state: { frame: number; left: number }): void {
-  graph.forEachNode((key) => graph.setNodeAttribute(key, "fixed", false));
-  run(graph, state, LAYOUT_FRAMES);
+/** Whether the person wants no motion. */
+function isStill(): boolean {
+  return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
-/** Move nodes a little in every frame, until they had time to settle. */
-function run(graph: Graph, state: { frame: number; left: number }, frames: number): void {
+function arrange(graph: Graph, state: { frame: number; left: number }, done: () => void): void {
+  graph.forEachNode((key) => graph.setNodeAttribute(key, "fixed", false));
+  run(graph, state, LAYOUT_FRAMES, done);
+}
+
+/** Move nodes a little in every frame, until they had time to settle; at once for those who want no motion. */
+function run(graph: Graph, state: { frame: number; left: number }, frames: number, done: () => void): void {
   cancelAnimationFrame(state.frame);
   state.left = frames;
   const settings = { ...forceAtlas2.inferSettings(graph), gravity: 0.6, scalingRatio: 6, strongGravityMode: false, adjustSizes: false };
+  if (isStill() && graph.order > 1) {
+    forceAtlas2.assign(graph, { iterations: graph.order > 2000 ? 30 : 250, settings });
+    return done();
+  }
   const step = () => {
-    if (state.left <= 0 || graph.order < 2) return;
+    if (state.left <= 0 || graph.order < 2) return done();
     state.left -= 1;
     forceAtlas2.assign(graph, { iterations: graph.order > 2000 ? 1 : 4, settings });
     state.frame = requestAnimationFrame(step);
