@@ -371,16 +371,23 @@ class Graph:
         from omnigraph.engine.load.request import LoadRequest
         from omnigraph.engine.load.spool import open_inputs
         from omnigraph.engine.write.transaction import Author
+        from omnigraph.lineage import describe_inputs, record_run
 
         opened, chosen = self._writing(), _mode(mode)
         how = (_mapping(mapping), engine, self.schema, opened.root)
-        with progress_to(progress), open_inputs(data, type, *how) as spool:
+        with (
+            progress_to(progress),
+            record_run(f"load.{self.uri}", describe_inputs(data)) as lineage,
+            open_inputs(data, type, *how) as spool,
+        ):
             request = LoadRequest(
                 spool.files, chosen, skip_bad, None if rejects is None else Path(rejects), spool.mapping
             )
             author = Author(parse_branch_name(branch), actor)
             choose = partial(select_engine, engine, at_hand=spool.engine)
-            return run_load(opened, request, author, from_=from_, engine=choose)
+            done = run_load(opened, request, author, from_=from_, engine=choose)
+            lineage.wrote(self.uri, done.commit.id if done.commit else None, done.nodes, done.edges)
+            return done
 
     @overload
     def merge(

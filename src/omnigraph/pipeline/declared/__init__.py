@@ -8,4 +8,5 @@ To read in this order:
     plan.py, extraction.py         what a run would do, and its rows
     run.py, deliver.py, batch.py   a run, step by step
     records.py, lease.py           what is written down, and one run at a time
+    lineage.py                     what a run reads and writes, for a listener
 """
