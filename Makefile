@@ -1,13 +1,14 @@
 # Every target prepares .venv by itself; a machine with Python 3.11 or newer needs nothing else.
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench docs site ui screenshots release fuzz torture lock clean
+.PHONY: help install demo test check format bench docs site ui screenshots release fuzz torture integrations lock clean
 .DELETE_ON_ERROR:
 SHELL := /bin/sh
 
 BIN := .venv/bin
 READY := .venv/.installed
 PEERS := .venv/.peers
+ORCHESTRATORS := .integrations/.installed
 
 # Name another interpreter with `make install PYTHON=/path/to/python`.
 PYTHON ?=
@@ -28,7 +29,7 @@ OMNIGRAPH_FUZZ ?= 50000
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## Show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 install: $(READY) ## Make .venv with the omnigraph command in it
 	@echo "Ready: $(BIN)/omnigraph"
@@ -79,6 +80,9 @@ torture: $(READY) ## Run the long form of the crash tests, and tasks on Spark wi
 	@OMNIGRAPH_TEST_SPARK_MASTER='local[4,1]' OMNIGRAPH_TEST_SPARK_PARTITIONS=32 TMPDIR=$(SCRATCH) \
 		$(BIN)/python -m pytest $(SCATTERED) $(ARGS)
 
+integrations: $(ORCHESTRATORS) ## Run the tests with Airflow, Dagster and OpenLineage, in an environment of their own
+	@PYTHONPATH=$(CURDIR)/src:$(CURDIR) TMPDIR=$(SCRATCH) .integrations/bin/python -m pytest -c tests/integrations/real/pytest.ini tests/integrations/real $(ARGS)
+
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" pyproject.toml
 
@@ -86,9 +90,10 @@ lock: $(READY) ## Pin the newest dependencies, with hashes, in requirements/
 	@$(COMPILE) --extra dev --output-file requirements/dev.txt
 	@$(COMPILE) --constraint requirements/dev.txt --output-file requirements/runtime.txt
 	@$(COMPILE) --constraint requirements/dev.txt --extra bench --output-file requirements/bench.txt
+	@$(COMPILE) --extra integrations --extra spark --output-file requirements/integrations.txt
 
 clean: ## Remove .venv, caches and build results
-	@rm -rf .venv .venv.lock dist build ui/node_modules src/omnigraph/server/page demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv.lock .integrations dist build ui/node_modules src/omnigraph/server/page demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): requirements/dev.txt requirements/install.py pyproject.toml
@@ -105,4 +110,10 @@ $(READY): requirements/dev.txt requirements/install.py pyproject.toml
 $(PEERS): $(READY) requirements/bench.txt
 	@echo "Installing the databases to compare with ..."
 	@$(BIN)/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes -r requirements/bench.txt
+	@touch $@
+
+$(ORCHESTRATORS): $(READY) requirements/integrations.txt
+	@echo "Installing Airflow, Dagster and OpenLineage ..."
+	@$(BIN)/python -m venv --clear .integrations
+	@.integrations/bin/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes -r requirements/integrations.txt
 	@touch $@

@@ -381,12 +381,14 @@ class Graph:
         from omnigraph.engine.load.spool import open_inputs
         from omnigraph.engine.tasks.task_metrics import collect_metrics
         from omnigraph.engine.write.transaction import Author
+        from omnigraph.lineage import describe_inputs, record_run
 
         opened, chosen = self._writing(), _mode(mode)
         how = (_mapping(mapping), engine, self.schema, opened.root)
         with (
             progress_to(progress),
             collect_metrics() as metrics,
+            record_run(f"load.{self.uri}", describe_inputs(data)) as lineage,
             open_inputs(data, type, *how) as spool,
         ):
             request = LoadRequest(
@@ -395,6 +397,7 @@ class Graph:
             author = Author(parse_branch_name(branch), actor)
             choose = partial(select_engine, engine, at_hand=spool.engine)
             done = run_load(opened, request, author, from_=from_, engine=choose)
+            lineage.wrote(self.uri, done.commit.id if done.commit else None, done.nodes, done.edges)
         return done.with_tasks(metrics)
 
     @overload

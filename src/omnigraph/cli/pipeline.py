@@ -228,8 +228,7 @@ def _run_line(record: RunRecord) -> str:
 def _run_lines(record: RunRecord) -> Iterator[str]:
     yield f"run {record.run_id}: {record.status.value}"
     for name, one in record.targets.items():
-        commit = one.merged_commit_id or next(iter(one.commit_ids), None)
-        at = f", commit {commit}" if commit is not None and one.status.is_landed else ""
+        at = f", commit {one.commit_id}" if one.commit_id is not None and one.status.is_landed else ""
         yield f"  {name}: {one.status.value}, {_count_rows(one)} rows{at}"
         if one.error is not None:
             yield f"    error[{one.error['code']}]: {one.error['message']}"

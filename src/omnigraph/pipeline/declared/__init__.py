@@ -9,4 +9,5 @@ To read in this order:
     source_frames.py, view_uses.py, statement_errors.py   sources, read once; mistakes that Spark finds
     run.py, deliver.py, batch.py   a run, step by step
     records.py, lease.py           what is written down, and one run at a time
+    lineage.py                     what a run reads and writes, for a listener
 """

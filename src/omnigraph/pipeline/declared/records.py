@@ -76,6 +76,11 @@ class TargetRecord:
     retryable: bool = False
     error: Mapping[str, str] | None = None
 
+    @property
+    def commit_id(self) -> str | None:
+        """The commit that has the rows: the merge, if there was one."""
+        return self.merged_commit_id or next(iter(self.commit_ids), None)
+
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
@@ -110,6 +115,11 @@ class RunRecord:
         landed = [one.status.is_landed for one in self.targets.values()]
         status = Status.SUCCEEDED if all(landed) else Status.PARTIAL if any(landed) else Status.FAILED
         return replace(self, status=status, finished_at=now())
+
+    def failure(self) -> str:
+        """Why targets did not get their rows, in one line."""
+        errors = ((name, one.error) for name, one in self.targets.items() if one.error is not None)
+        return "; ".join(f"{name}: {error['code']}: {error['message']}" for name, error in errors)
 
     def to_json(self) -> dict[str, Any]:
         """The record as it is stored and printed."""

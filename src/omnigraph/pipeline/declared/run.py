@@ -24,6 +24,7 @@ from omnigraph.pipeline.declared.check import check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline, Strategy
 from omnigraph.pipeline.declared.deliver import INTERRUPTED, Delivery, may_have_landed
 from omnigraph.pipeline.declared.lease import hold_lease
+from omnigraph.pipeline.declared.lineage import record_lineage
 from omnigraph.pipeline.declared.records import Journal, Ledger, RunRecord, Status, Step, TargetRecord, now
 from omnigraph.storage.location import Location
 
@@ -66,7 +67,8 @@ def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) 
         )
         journal = ledger.begin(record)
         failpoints.reach(failpoints.PIPELINE_AFTER_START)
-        return _Run(pipeline, graphs, ledger, journal, extract).deliver()
+        with record_lineage(pipeline, journal):
+            return _Run(pipeline, graphs, ledger, journal, extract).deliver()
 
 
 def retry(pipeline: Pipeline, extract: Extract, run_id: str) -> RunRecord:
@@ -79,7 +81,8 @@ def retry(pipeline: Pipeline, extract: Extract, run_id: str) -> RunRecord:
         resumed = _Run(pipeline, graphs, ledger, journal, extract)
         resumed.inspect()
         journal.save(replace(journal.record, status=Status.RUNNING, finished_at=None))
-        return resumed.deliver()
+        with record_lineage(pipeline, journal):
+            return resumed.deliver()
 
 
 def select_targets(pipeline: Pipeline, named: Sequence[str]) -> list[Destination]:
