@@ -70,7 +70,7 @@ def start_threads(*work: Callable[[], object]) -> list[threading.Thread]:
 
 def until_queued(graph: OpenGraph, count: int) -> None:
     """Wait until so many threads wait for the lock of main."""
-    gate = graph.root.locks._lock("main").gate
+    gate = graph.root.locks._find_lock("main").gate
     while gate.waiting() < count:
         os.sched_yield()
 
@@ -93,7 +93,7 @@ def test_no_writer_of_disjoint_keys_starves(graph: OpenGraph) -> None:
 
 def test_no_writer_has_a_second_turn_before_every_waiting_one_had_its_first(graph: OpenGraph) -> None:
     threads = THREADS if graph.root.layout.root.is_local else 3
-    gate = graph.root.locks._lock("main").gate
+    gate = graph.root.locks._find_lock("main").gate
     busy = set(range(threads))
     authors: dict[str, int] = {}
 

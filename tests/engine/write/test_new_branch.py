@@ -70,7 +70,7 @@ def test_it_stays_when_another_process_recreated_it(graph: OpenGraph) -> None:
 
 def test_it_stays_with_what_is_written_while_its_maker_waits_to_remove_it(graph: OpenGraph) -> None:
     """The other has the lock of the branch, and nothing to be seen yet."""
-    gate = graph.root.locks._lock(NEW).gate
+    gate = graph.root.locks._find_lock(NEW).gate
     has_the_lock = threading.Event()
 
     def wait_for_who_waits() -> None:
