@@ -25,7 +25,7 @@ log = logging.getLogger("omnigraph.lineage")
 NAMESPACE_SETTING = "OPENLINEAGE_NAMESPACE"
 _DEFAULT_NAMESPACE = "omnigraph"
 _PRODUCER = "omnigraph"
-_VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__")
+_VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
 _FILE = "openlineage.yml"
 
 _inside: ContextVar[bool] = ContextVar("inside a recorded run", default=False)

@@ -31,7 +31,7 @@ def test_an_asset_is_a_run_of_a_pipeline_with_its_commit_and_counts(case: Case) 
     }
 
 
-def test_a_run_that_rejects_rows_fails_the_asset_and_is_not_retried(case: Case) -> None:
+def test_a_run_that_rejects_rows_fails_the_asset(case: Case) -> None:
     case.break_input()
     failed = materialize(case)
     assert not failed.success
@@ -39,7 +39,6 @@ def test_a_run_that_rejects_rows_fails_the_asset_and_is_not_retried(case: Case) 
     failure = event.step_failure_data.user_failure_data
     assert failure is not None
     assert "load_rejected" in failure.description
-    assert not failure.allow_retries
     assert case.ages() == {}
 
 

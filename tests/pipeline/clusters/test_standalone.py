@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ FILES, ROWS, BAD = 400, 50, 100
 GOOD = FILES * ROWS * (BAD - 1) // BAD
 HELD = "/input/[0-9]+00[.]jsonl"
 """One file in a hundred, which is one for each task: a task reads several at once."""
-SOURCE = Path(og.__file__).parents[1]
 TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 
 
@@ -104,58 +102,6 @@ def test_a_load_survives_a_killed_executor_and_a_killed_worker(cluster: Cluster,
     lost = [event["Task End Reason"]["Reason"] for event in events["SparkListenerTaskEnd"]]
     assert Counter(lost)["ExecutorLostFailure"] >= 2
     assert len(events["SparkListenerExecutorRemoved"]) >= 2
-
-
-@pytest.mark.skipif(not TORTURE, reason="the long form: two more applications")
-def test_a_connect_server_that_dies_leaves_nothing_and_the_same_command_loads_later(cluster: Cluster) -> None:
-    section, started = "Keep Spark running", "Spark Connect server started"
-    # A client has omnigraph with the extra `spark`, as the environment of the tests.
-    client = cluster.folder / "environment" / "bin" / "omnigraph"
-    client.write_text(
-        f'#!/bin/sh\nPYTHONPATH={SOURCE} exec {sys.executable} -m omnigraph "$@"\n', encoding="utf-8"
-    )
-    client.chmod(0o755)
-    with og.open(f"s3://{cluster.environment['BUCKET']}/graph") as graph:
-        with cluster.serve(section, started) as server:
-            ask_s3("hold", paths=HELD)
-            finish = cluster.submit(section, 1)
-            assert ask_s3("held", count="1") >= 1
-            server.kill()
-            failure = finish(failed=True)
-        ask_s3("release")
-        assert (failure["code"], failure["retryable"]) == ("spark_unavailable", True)
-        assert "connected" not in graph.branches
-        with cluster.serve(section, started):
-            done = cluster.submit(section, 1)()
-        assert done["total_entities"] == GOOD
-        assert graph.snapshot(branch="connected").rows("Person", columns=["slug"]).num_rows == GOOD
-
-
-@pytest.mark.skipif(not TORTURE, reason="the long form: another application")
-def test_a_pipeline_runs_under_spark_submit(cluster: Cluster) -> None:
-    uri = f"s3://{cluster.environment['BUCKET']}/graph"
-    (cluster.folder / "people.csv").write_text("slug,age\nada,36\n")
-    (cluster.folder / "crm.yaml").write_text(PIPELINE.replace("GRAPH", uri))
-    done = cluster.submit("Run a pipeline")()
-    (target,) = done["targets"].values()
-    assert (done["status"], target["nodes"]) == ("succeeded", {"Person": 1})
-    assert done["spark"]["app_id"].startswith("app-")
-    with og.open(uri) as graph:
-        assert graph.snapshot().rows("Person", columns=["slug"])["slug"].to_pylist() == ["ada"]
-
-
-PIPELINE = """\
-pipelines:
-  crm:
-    source: {format: csv, path: people.csv, options: {header: "true"}}
-    into:
-      - graph: GRAPH
-        map:
-          version: 1
-          nodes:
-            - {type: Person, view: source, properties: {slug: slug, age: cast(age as int)}}
-        mode: merge
-"""
 
 
 def fill_input(cluster: Cluster, folder: Path) -> None:
