@@ -74,7 +74,7 @@ def make_lab(place: Path) -> Path:
 
 def _write_branches(graph: og.Graph) -> None:
     """Write to both branches, and on main what contradicts one of them."""
-    draft = {"branch": "draft/roles", "actor": "ben"}
+    draft: dict[str, Any] = {"branch": "draft/roles", "actor": "ben"}
     graph.mutate(_set_role("ada", "postdoc"), **draft)
     graph.mutate(
         'query q() { update Person set { age: 41, city: "Bergen" } where handle = "grace" }', **draft
@@ -82,7 +82,7 @@ def _write_branches(graph: og.Graph) -> None:
     graph.mutate('query q() { insert Project { slug: "atlas", title: "Atlas", budget: 12000.0 } }', **draft)
     graph.mutate('query q() { insert WorksOn { from: "ada", to: "atlas", hours: 8 } }', **draft)
     graph.mutate('query q() { update Person set { age: 40 } where handle = "grace" }', actor="ann")
-    spring = {"branch": "import/spring", "actor": "ann"}
+    spring: dict[str, Any] = {"branch": "import/spring", "actor": "ann"}
     graph.mutate('query q() { insert Person { handle: "new", name: "Newt Ito", role: "student" } }', **spring)
 
 

@@ -33,7 +33,7 @@ class Session:
 
 
 class Sessions:
-    """The sessions of a server; a personal one lets in the holder of a one-time token, and nobody else."""
+    """The sessions of a server; a personal one lets in only the holder of a one-time token."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -94,7 +94,7 @@ class Sessions:
 
 
 def comes_from_page(request: Request) -> bool:
-    """Whether our own page sent a request, as far as a browser lets anybody send one."""
+    """Whether our own page sent a request, as far as browsers can tell."""
     headers = request.headers
     if PAGE_HEADER not in headers or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
