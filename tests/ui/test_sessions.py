@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from omnigraph.errors import NotFound
 from omnigraph.server.ui_page import POLICY, is_page_built, read_page_file
@@ -118,9 +119,7 @@ def test_sessions_end_after_a_while_and_the_oldest_make_room() -> None:
     assert sessions.find(request) is None
 
 
-def page_request(secret: str) -> object:
-    from starlette.requests import Request
-
+def page_request(secret: str) -> Request:
     headers = [
         (b"host", b"h:1"),
         (b"x-omnigraph-page", b"1"),

@@ -107,7 +107,7 @@ class Sessions:
 
 
 def comes_from_page(request: Request) -> bool:
-    """Whether our own page sent a request, as far as a browser lets anybody send one."""
+    """Whether our own page sent a request, as far as browsers can tell."""
     headers = request.headers
     if PAGE_HEADER not in headers or headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
