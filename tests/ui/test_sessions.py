@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -109,14 +110,21 @@ def test_missing_page_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.M
     assert "make ui" in str(failure.value.remedy)
 
 
-def test_sessions_end_after_a_while_and_the_oldest_make_room() -> None:
+def test_sessions_end_after_a_while_and_the_oldest_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 0.0
-    sessions = Sessions(clock=lambda: now)
-    first = sessions.start("ann")
-    request = page_request(first)
-    assert sessions.find(request) is not None
+    sessions = Sessions(tmp_path / "sessions", clock=lambda: now)
+    monkeypatch.setattr("omnigraph.server.ui_sessions.MOST_SESSIONS", 2)
+    first = page_request(sessions.start("ann"))
+    for file in (tmp_path / "sessions").iterdir():
+        os.utime(file, (0, 0))
+    second = page_request(sessions.start("bo"))
+    assert [one and one.actor for one in map(sessions.find, (first, second))] == ["ann", "bo"]
+    third = page_request(sessions.start("cy"))
+    assert [one and one.actor for one in map(sessions.find, (first, second, third))] == [None, "bo", "cy"]
     now = SESSION_SECONDS + 1
-    assert sessions.find(request) is None
+    assert sessions.find(third) is None
 
 
 def page_request(secret: str) -> Request:
