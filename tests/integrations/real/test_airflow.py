@@ -75,11 +75,3 @@ def test_a_task_is_a_run_of_a_pipeline_with_its_commit_and_counts(home: Path, ca
         "edges": {},
         "rejected": 0,
     }
-
-
-def test_a_run_that_rejects_rows_fails_the_task(home: Path, case: Case) -> None:
-    case.break_input()
-    answer, log = run_dag(home, case)
-    assert (answer["run"], answer["task"]) == ("failed", "failed"), log
-    assert "load_rejected" in log
-    assert case.ages() == {}
