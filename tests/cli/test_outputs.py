@@ -22,6 +22,7 @@ from omnigraph.errors import BadRequest
 Refused = Callable[..., tuple[str, str]]
 
 READ: dict[str, set[str]] = {
+    "cluster": {"--config", "--plan"},
     "embed": {"--seed", "--input", "--spec"},
     "init": {"--schema"},
     "lint": {"--query", "--schema"},
@@ -30,6 +31,7 @@ READ: dict[str, set[str]] = {
     "branch merge": {"--resolutions"},
     "pipeline": {"file"},
     "policy": {"--file", "--tests"},
+    "ui": {"--queries"},
     "serve": {"--policy", "--server-policy", "--queries", "--tls-cert", "--tls-key"},
     "schema": {"--schema", "old", "new"},
 }
@@ -63,6 +65,8 @@ WRITTEN: dict[str, Callable[[str, Path, str], list[str]]] = {
     "algorithm shortest-paths --output": lambda uri, at, out: [
         *_compute("shortest-paths", uri, at, out), "--source", "ada",
     ],
+    "cluster plan --out": lambda _, at, out: ["cluster", "plan", "--config", str(at), "--out", out],
+    "cluster init directory": lambda _, __, out: ["cluster", "init", out],
     "embed --output": lambda _, at, out: [
         "embed", "--input", str(at / "docs.ndjson"), "--spec", str(at / "spec.yaml"), "--output", out,
     ],
@@ -174,7 +178,11 @@ WRITERS = {
     "pipeline/processes.py": "files of a server",
     "pipeline/server.py": "files of a server",
     "pipeline/start_cache.py": "files of a cache",
+    "cluster/example.py": "checks",
+    "cluster/plan_file.py": "what plan_command.py checked",
+    "server/load_files.py": "a temporary file",
     "server/loads.py": "a temporary file",
+    "server/ui_sessions.py": "files of a server",
 }
 """Files of the source that write files, outside of the storage."""
 _CALLS = {"write_text", "write_bytes", "touch", "new_file", "new_folder"}

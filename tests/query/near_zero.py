@@ -73,6 +73,7 @@ SIZES: dict[str, dict[str, Number]] = {
 OTHERS: dict[str, set[str]] = {
     "algorithms.edge_block": {"_LARGEST"},
     "algorithms.solver": {"_ATTEMPTS"},
+    "engine_choice": {"BUILT_PER_SECOND", "MOST_OF_MEMORY"},  # which engine runs, not how this one does
     "group_and_sort": {"_CODE_BYTES", "_RANK_BYTES"},
     "index_hop": {
         "_FEW_NODES",  # with more sources no index is asked

@@ -108,7 +108,7 @@ def test_counters_render_labels_and_buckets(tmp_path: Path) -> None:
     histogram.observe(0.001)
     histogram.observe(99)
     gauge = Gauge("g", "G.", numbers, lambda: {"x": 12345678}, "label")
-    gauge.publish()
+    gauge.share()
     found = read_numbers(tmp_path / "numbers")
     assert list(counter.lines(found))[-1] == 'c_total{name="a\\"b\\\\c\\nd"} 2'
     lines = list(histogram.lines(found))

@@ -251,7 +251,7 @@ def test_metrics_are_the_sums_over_all_workers(tmp_path: Path) -> None:
         for _ in range(times):
             metrics.requests.add(operation="query", status="200")
             metrics.seconds.observe(0.002, operation="query")
-        metrics.publish()
+        metrics.share()
     for metrics in (one, other):
         lines = metrics.render().splitlines()
         assert 'omnigraph_http_requests_total{operation="query",status="200"} 3' in lines

@@ -3,7 +3,7 @@
 lock      read the ledger, check it, let the sweep record interrupted operations
 plan      compare, find approvals, decide about each change; a stored plan must still hold
 graphs    create, then change schemas; the first failure ends this part and blocks what depends on it
-payloads  publish queries and policies
+payloads  store queries and policies
 deletes   remove graphs whose delete was approved
 record    one compare-and-swap of the ledger; then recovery files go and approvals are marked
 """
@@ -21,7 +21,7 @@ from msgspec.structs import replace as with_members
 from omnigraph import failpoints
 from omnigraph.cluster.addresses import Kind, graph_of, kind_of
 from omnigraph.cluster.approvals import Approvals, record_consumption
-from omnigraph.cluster.catalog import payload_place, publish
+from omnigraph.cluster.catalog import payload_place, store_payload
 from omnigraph.cluster.demotion import demote
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import Findings, stopped, words
@@ -151,7 +151,7 @@ class _Apply:
             self._create_graphs(work, swept, done)
             self._apply_schemas(work, plan, approvals, done)
             self._demote(desired)
-            self._publish(root, desired, done)
+            self._store_payloads(root, desired, done)
             reach(failpoints.CLUSTER_APPLY_AFTER_PAYLOAD_PHASE)
             self._delete_graphs(work, plan, approvals, done)
             self._demote(desired)
@@ -224,7 +224,7 @@ class _Apply:
 
     # --- catalog ---------------------------------------------------------------------------------
 
-    def _publish(self, root: ClusterRoot, desired: Desired, done: Callable[[], None]) -> None:
+    def _store_payloads(self, root: ClusterRoot, desired: Desired, done: Callable[[], None]) -> None:
         for change in self.changes:
             place = payload_place(root, change.resource, change.after_digest or "")
             if place is None or change.disposition is not Disposition.APPLIED or change.after_digest is None:
@@ -235,7 +235,7 @@ class _Apply:
                 message = f"the file of '{change.resource}' changed while the command ran; run it again"
                 raise stopped("resource_content_changed", change.resource, message)
             try:
-                publish(root, place, data)
+                store_payload(root, place, data)
             except OmnigraphError as error:
                 raise stopped("payload_write_error", change.resource, words(error)) from error
             done()

@@ -48,7 +48,7 @@ def payload_place(root: ClusterRoot, address: str, digest: str) -> Location | No
     return None
 
 
-def publish(root: ClusterRoot, place: Location, data: bytes) -> None:
+def store_payload(root: ClusterRoot, place: Location, data: bytes) -> None:
     """Write a copy, unless it is there; one that was changed is replaced."""
     if root.objects.read_bytes_if_exists(place) != data:
         root.objects.write_bytes(place, data)

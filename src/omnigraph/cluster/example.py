@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from omnigraph.engine.files.output_paths import require_output
 from omnigraph.errors import BadRequest
 
 FILES: Mapping[str, str] = {
@@ -90,6 +91,7 @@ graphs/
 
 def write_example(directory: Path) -> list[Path]:
     """Write the example into a new or empty directory, and return its files."""
+    require_output(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise BadRequest(
             f"'{directory}' is not empty", remedy="name a new directory for the files of the cluster"

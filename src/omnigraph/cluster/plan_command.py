@@ -17,6 +17,7 @@ from omnigraph.cluster.session import Session
 from omnigraph.cluster.sidecars import read_sidecars
 from omnigraph.cluster.state import State
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.files.output_paths import require_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Planned:
 
 def plan(directory: Path, out: Path | None = None, open_root: OpenRoot = ClusterRoot.at) -> Planned:
     """Compare the files of a cluster with its ledger; `out` stores the plan for `apply`."""
+    if out is not None:
+        require_output(out)
     session = Session(directory, open_root)
     result = Planned(session)
     with session.reporting():

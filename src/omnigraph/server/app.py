@@ -109,7 +109,7 @@ class _Exchange:
         """Answer, count and log; a client that went away gets nothing."""
         service = self.app.service
         service.in_flight += 1
-        service.metrics.publish()
+        service.metrics.share()
         try:
             response = await self._respond()
             self._add_headers(response)
@@ -124,7 +124,7 @@ class _Exchange:
         finally:
             service.in_flight -= 1
             self._report()
-            service.metrics.publish()
+            service.metrics.share()
 
     async def _respond(self) -> Response:
         try:

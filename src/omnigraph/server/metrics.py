@@ -82,7 +82,7 @@ class Gauge(Counter):
         super().__init__(name, help, numbers)
         self._read, self._label = read, label
 
-    def publish(self) -> None:
+    def share(self) -> None:
         """Write what is true now, for other workers to see."""
         for value, number in self._read().items():
             self._numbers.set(number, self.name, *((self._label, value) if self._label else ()))
@@ -124,18 +124,18 @@ class Metrics:
         """Add numbers that are true while this worker runs."""
         self._gauges.append(Gauge(name, help, self._current, read, label))
 
-    def publish(self) -> None:
+    def share(self) -> None:
         """Write the gauges of this worker, if there are others that may render them."""
         if self._board.count > 1:
-            self._publish()
+            self._share()
 
-    def _publish(self) -> None:
+    def _share(self) -> None:
         for gauge in self._gauges:
-            gauge.publish()
+            gauge.share()
 
     def render(self) -> str:
         """Return the numbers of all workers as text."""
-        self._publish()
+        self._share()
         board = self._board
         found = _add_up(read_numbers(path) for path in (*board.all_counters(), *board.all_gauges()))
         counters: tuple[Counter | Histogram, ...] = (

@@ -37,7 +37,7 @@ class Service:
         self.admission = Admission(limits, board, [actor for actor, _ in tokens.digests])
         self.slots = StreamSlots(board.folder)
         self.metrics = Metrics(board)
-        self.workers = Workers(board.count, self.metrics.publish)
+        self.workers = Workers(board.count, self.metrics.share)
         self.sessions = Sessions(board.sessions)
         self.tracing = tracing
         """Where traces go; None when there are none."""
@@ -74,4 +74,4 @@ class Service:
         watch("omnigraph_work", "Calls that run or wait for a thread.", self.workers.in_progress, "pool")
         watch("omnigraph_cache_bytes", "Memory that reads keep.", lambda: {"": shared_cache().used})
         watch("omnigraph_workers", "Processes that serve.", lambda: {"": 1})
-        self.metrics.publish()
+        self.metrics.share()

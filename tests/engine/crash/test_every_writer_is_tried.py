@@ -151,7 +151,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "graph.py init: create_graph": _FRONT,
     "history.py Branches.create: create_branch": _FRONT,
     "history.py Branches.delete: delete_branch": _FRONT,
-    "query/algorithms/solver.py _attempt: create_branch": ("onto-new-values",),
+    "query/algorithms/solver.py _write_values: create_branch": ("onto-new-values",),
 }
 """Who calls a door, with the kinds of the crash matrix in which that happens, or why it is in none."""
 

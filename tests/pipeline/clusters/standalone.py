@@ -97,6 +97,8 @@ class Cluster:
             text=True,
             start_new_session=True,
         )
+        self.running.enter_context(log)
+        self.running.enter_context(process)
         self.running.callback(_end_group, process)
 
         def finish(*, failed: bool = False) -> Any:
@@ -123,11 +125,14 @@ class Cluster:
     def kill_executor(self, worker: int) -> None:
         """Kill the executor of a worker, which starts another one."""
         found = subprocess.run(
-            ["pgrep", "-P", str(self.workers[worker].process.pid)], capture_output=True, text=True, check=True
+            ["pgrep", "-f", "-P", str(self.workers[worker].process.pid), "CoarseGrainedExecutorBackend"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
-        # A worker has no other children.
-        (executor,) = found.stdout.split()
-        os.kill(int(executor), signal.SIGKILL)
+        # A child of the worker that is about to become an executor has the same command line.
+        for pid in found.stdout.split():
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def machine(cache: Path) -> dict[str, str]:

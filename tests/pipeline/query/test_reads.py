@@ -110,7 +110,7 @@ def test_an_engine_that_does_not_exist_is_reported_with_those_that_do(graph: Gra
         graph.query(NAMES, engine=other)
     with pytest.raises(BadRequest, match="there is no engine 'flink'"):
         graph.snapshot().query(NAMES, engine=other)
-    assert caught.value.remedy == "choose one of: local, spark"
+    assert caught.value.remedy == "choose one of: auto, local, spark"
 
 
 @pytest.mark.usefixtures("frugal")

@@ -13,6 +13,8 @@ exports        exports and baselines
 stored_queries     stored queries and their parameters
 changes        changes of commits and branches
 comparisons    differences, explanations, previews of merges
+explorer       what the page in the browser shows
+json_rows      rows of a result as JSON, encoded by columns
 
 A member that was renamed once is there under both names with equal values; each struct has a function that
 fills both. The names of the structs are the names of the schemas in the OpenAPI document.
