@@ -27,6 +27,7 @@ export const theme = createTheme({
     Loader: { defaultProps: { role: "status" } },
     Badge: { defaultProps: { radius: "sm", variant: "light", tt: "none", fw: 600 } },
     Tabs: { defaultProps: { keepMounted: false } },
+    Notification: { defaultProps: { closeButtonProps: { "aria-label": "Dismiss" } } },
   },
 });
 
