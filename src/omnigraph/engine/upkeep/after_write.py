@@ -101,9 +101,10 @@ def run_table_upkeep(
         asked = {key: declared_indexes(catalog, key) for key in keys}
         # Until more is known, all of them are.
         pending = {key: tuple(wish.column for wish in asked[key]) for key in looked_at}
+        # A table that is only compacted is spared the look at its indexes.
         expecting = {
             key
-            for key in keys
+            for key in looked_at
             if key in touched.rewritten or expects_indexes(graph.root, state, key, touched.tables[key])
         }
         plans = {key: _Plan(asked[key], key in expecting) for key in keys}
