@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 import omnigraph as og
+from omnigraph.policy.actions import Action
 from omnigraph.server import requests
 from omnigraph.server.app import Handler, build_app
 from omnigraph.server.auth import Tokens
@@ -18,6 +21,7 @@ from omnigraph.server.authorize import RuntimeState
 from omnigraph.server.boot import DEFAULT_GRAPH, Booted, ServedGraph
 from omnigraph.server.handlers import HANDLERS
 from omnigraph.server.health import health
+from omnigraph.server.requests import Call
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import Limits
@@ -68,6 +72,29 @@ def test_silent_client_gets_a_timeout(service: Service, monkeypatch: pytest.Monk
     assert (body["error_code"], body["retryable"]) == ("request_timeout", True)
     assert "code" not in body
     assert service.in_flight == 0
+
+
+def test_body_that_arrives_during_a_slow_lookup_is_read_whole(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "SHORT_SECONDS", 0)
+    looked_up = threading.Event()
+
+    async def let_others_run() -> None:
+        for _ in range(100):
+            await asyncio.sleep(0)
+        looked_up.set()
+
+    async def echo(call: Call) -> Response:
+        call.authorize(Action.CHANGE, branch="main")
+        others = asyncio.create_task(let_others_run())
+        await call.look_up(looked_up.wait)
+        await others
+        parts = [chunk async for chunk in call.chunks(call.route.limit, "request_body_bytes")]
+        return call.reply({"parts": [part.decode() for part in parts]})
+
+    found = asyncio.run(answer_to(service, "POST", "/load/ndjson", b"one", b"two", loadNdjson=echo))
+    assert found == (200, {"parts": ["one", "two"]})
 
 
 def test_schema_of_a_declared_deployment_is_not_changed_over_http(service: Service) -> None:

@@ -163,7 +163,7 @@ class Call:
         waiting = asyncio.wrap_future(job)
         try:
             done, _ = await asyncio.wait({waiting}, timeout=SHORT_SECONDS)
-            if not done and await self._is_abandoned(waiting):
+            if not done and self._has_whole_body and await self._is_abandoned(waiting):
                 self.cancel.set()
                 if not job.cancel():
                     await asyncio.wait({waiting})
@@ -172,6 +172,11 @@ class Call:
             return await waiting
         finally:
             self.service.workers.finished(pool)
+
+    @property
+    def _has_whole_body(self) -> bool:
+        """Whether the body was read: waiting for the end of a connection takes what is left of it."""
+        return self.has_read_body or self.route.body is Body.NONE
 
     async def _is_abandoned(self, waiting: asyncio.Future[Any]) -> bool:
         """Wait for the work or for the end of the connection; return whether that came first."""
