@@ -26,9 +26,6 @@ ARGUMENTS = frozenset({"allow_pickle"})
 ALLOWED = {
     # A pickle that can name nothing but values.
     "pipeline/answers.py: pickle",
-    # The setup of a worker of a server, over a pipe that only its supervisor writes to, and its failure back.
-    "server/supervisor.py: pickle",
-    "server/worker_process.py: pickle",
     # The one reader of YAML.
     "yaml_text.py: ruamel",
     # How values of ours travel inside pickles that Spark or a user makes and reads.

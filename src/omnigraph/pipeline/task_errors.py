@@ -17,15 +17,10 @@ import hmac
 import json
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from enum import Enum
 from functools import cache
-from typing import Any
 
-from omnigraph import errors
-from omnigraph.diagnostics import Diagnostic
-from omnigraph.engine.rows.violations import Violation
-from omnigraph.errors import InternalError, OmnigraphError, PipelineFailed
+from omnigraph.engine.rows.error_json import error_from_json, error_to_json
+from omnigraph.errors import OmnigraphError, PipelineFailed
 
 LARGEST = 256 * 1024
 """Spark keeps and prints these texts; an error whose JSON is larger travels without its facts."""
@@ -33,8 +28,6 @@ _LONGEST_MESSAGE = 2000
 
 _MARK = "omnigraph-error"
 _SIGNED = re.compile(_MARK + r":([0-9a-f]{64}):([A-Za-z0-9+/=]+);")
-_VALUES = {kind.__name__: kind for kind in (Diagnostic, Violation)}
-"""What facts may hold besides plain values: frozen records of plain values."""
 
 
 class CarriedError(Exception):
@@ -70,76 +63,12 @@ def _signature(payload: str, key: bytes) -> str:
 
 
 def _packed(error: OmnigraphError) -> bytes:
-    return json.dumps(_error_to_json(error)).encode()
+    return json.dumps(error_to_json(error)).encode()
 
 
 def _unpacked(payload: str) -> OmnigraphError | None:
     try:
-        return _error_from_json(json.loads(base64.b64decode(payload)))
+        return error_from_json(json.loads(base64.b64decode(payload)))
     except (ValueError, KeyError, TypeError, AttributeError):
         # Another version of omnigraph on the executors; the text of Spark is all there is then.
         return None
-
-
-def _error_to_json(error: OmnigraphError) -> dict[str, Any]:
-    public = _classes().values()
-    known: type[OmnigraphError] = next(
-        (kind for kind in type(error).__mro__ if kind in public), InternalError
-    )
-    facts = {
-        name: _to_json(value) for name, value in vars(error).items() if name not in ("message", "remedy")
-    }
-    return {"code": known.code, "message": error.message, "remedy": error.remedy, "facts": facts}
-
-
-def _error_from_json(body: Mapping[str, Any]) -> OmnigraphError:
-    kind = _classes()[body["code"]]
-    error = kind.__new__(kind, str(body["message"]))
-    facts = {str(name): _from_json(value) for name, value in body["facts"].items()}
-    vars(error).update(facts, message=str(body["message"]), remedy=body["remedy"])
-    return error
-
-
-@cache
-def _classes() -> Mapping[str, type[OmnigraphError]]:
-    """The public error classes by code."""
-    kinds = [getattr(errors, name) for name in errors.__all__]
-    return {kind.code: kind for kind in kinds if kind is not OmnigraphError}
-
-
-def _to_json(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return _to_json(value.value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, OmnigraphError):
-        return {"error": _error_to_json(value)}
-    if isinstance(value, Mapping):
-        return {"dict": [[_to_json(name), _to_json(member)] for name, member in value.items()]}
-    if isinstance(value, list | tuple):
-        return {"list" if isinstance(value, list) else "tuple": [_to_json(item) for item in value]}
-    if type(value) in _VALUES.values():
-        fields = {name: _to_json(getattr(value, name)) for name in type(value).__dataclass_fields__}
-        return {type(value).__name__: fields}
-    return _to_json(value.to_json()) if hasattr(value, "to_json") else str(value)
-
-
-def _from_json(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    [(tag, content)] = value.items()
-    decode: Callable[[Any], Any] = _DECODERS[tag]
-    return decode(content)
-
-
-def _record(kind: type[Any]) -> Callable[[Any], Any]:
-    return lambda fields: kind(**{name: _from_json(field) for name, field in fields.items()})
-
-
-_DECODERS: Mapping[str, Callable[[Any], Any]] = {
-    "error": _error_from_json,
-    "dict": lambda pairs: {_from_json(name): _from_json(member) for name, member in pairs},
-    "list": lambda items: [_from_json(item) for item in items],
-    "tuple": lambda items: tuple(_from_json(item) for item in items),
-    **{name: _record(kind) for name, kind in _VALUES.items()},
-}

@@ -11,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import pickle
 import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.rows.error_json import error_from_json
 from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.server.admission import AdmissionTable
 from omnigraph.server.auth import Tokens
@@ -54,10 +57,15 @@ class WorkerSetup:
     """The socket, which the worker inherits."""
 
     def encode(self, index: int) -> bytes:
-        """Return the setup of one worker: a line with its length, and its bytes."""
+        """Return the setup of one worker as a line."""
         board = Board(self.board.folder, index, self.board.count)
-        data = pickle.dumps(replace(self, board=board))  # the folder belongs to the supervisor
-        return b"%d\n%b" % (len(data), data)
+        # The folder belongs to the supervisor. Paths are the only values that JSON does not know.
+        return msgspec.json.encode(replace(self, board=board), enc_hook=os.fspath) + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> WorkerSetup:
+        """Return the setup that a supervisor sent."""
+        return msgspec.json.decode(line, type=cls, dec_hook=lambda _, value: Path(value))
 
 
 def supervise(bound: socket.socket, first: WorkerSetup, later: WorkerSetup) -> None:
@@ -179,7 +187,7 @@ class _Worker:
         assert self.process.stdout is not None
         line = await self.process.stdout.readline()
         if line.startswith(FAILED):
-            raise pickle.loads(bytes.fromhex(line.removeprefix(FAILED).decode()))
+            raise error_from_json(msgspec.json.decode(line.removeprefix(FAILED)))
         if line != READY:
             raise InternalError(f"worker {self.index} ended with status {await self.process.wait()}")
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 import socket
 import sys
 import threading
 
+import msgspec
 from starlette.types import ASGIApp
 
+from omnigraph.engine.rows.error_json import error_to_json
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.listen import serve_on
 from omnigraph.server.logs import set_up_logs
@@ -24,7 +25,7 @@ ORDERS = 0
 def main() -> int:
     """Serve until a signal, or until the supervisor is gone."""
     orders = sys.stdin.buffer
-    setup: WorkerSetup = pickle.loads(orders.read(int(orders.readline())))
+    setup = WorkerSetup.decode(orders.readline())
     set_up_logs()
     bound = socket.socket(fileno=setup.descriptor)
 
@@ -38,7 +39,7 @@ def main() -> int:
     try:
         run_service(setup.source, setup.tokens, setup.options, setup.board, answer)
     except OmnigraphError as error:
-        _report(FAILED + pickle.dumps(error).hex().encode() + b"\n")
+        _report(FAILED + msgspec.json.encode(error_to_json(error)) + b"\n")
         return 1
     return 0
 
