@@ -8,6 +8,7 @@ Nothing here knows where it runs: the tasks of a load call the same functions in
     blobs.py, blob_reader.py       values of Blob properties, in and out
     value_checks.py                rules about single values
     violations.py                  violations, and the file that keeps all of them
+    error_json.py                  errors as JSON, for tasks and workers
     split_reader.py                a split from its bytes to checked rows
     predicate.py                   which rows an update or delete is about: asked of Arrow, and of Lance
     lookup.py                      many texts looked up among many others, and the bytes of a column
