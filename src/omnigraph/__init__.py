@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
     from omnigraph.engine.write.builder import WriteBlock
     from omnigraph.engine.write.mutate import MutationResult, WriteCounts
+    from omnigraph.frames import infer_schema
     from omnigraph.graph import GranularityName, Graph, LoadMode, MergeStrategy, init, open  # noqa: A004
     from omnigraph.history import Branches, Commits
     from omnigraph.lang.query.statements import Condition, PropertyValues
@@ -305,6 +306,7 @@ __all__ = [
     "aconnect",
     "connect",
     "errors",
+    "infer_schema",
     "init",
     "open",
     "progress_to",
@@ -316,6 +318,7 @@ __all__ = [
 THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     "Graphs": {
         "omnigraph.graph": ("init", "open", "Graph"),
+        "omnigraph.frames": ("infer_schema",),
         "omnigraph.history": ("Branches", "Commits"),
         "omnigraph.engine.graph.lineage": ("Commit",),
         "omnigraph.snapshot": ("Snapshot", "TableInfo"),

@@ -43,6 +43,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     "ui": Capability(Kind.DIRECT, frozenset({"--store", "--profile", "--as"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
+    "schema infer": LOCAL,
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     "cluster": CONTROL,
     **dict.fromkeys(("cluster apply", "cluster approve"), Capability(Kind.CONTROL, frozenset({"--as"}))),

@@ -1,4 +1,4 @@
-"""`omnigraph schema`: show the schema of a graph, plan a change of it, and carry it out."""
+"""`omnigraph schema`: show the schema of a graph, plan a change of it, carry it out, or infer one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from omnigraph.cli.addressing import Place, echo_write, is_served, open_graph, r
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_pending, print_result
+from omnigraph.engine.files.output_paths import require_output
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema import MigrationPlan, compile_schema, describe, describe_plan, plan_files
+from omnigraph.lang.values import shorten_legibly
 
 if TYPE_CHECKING:
     from omnigraph.engine.schema_apply.apply import SchemaResult
@@ -89,6 +91,64 @@ def apply(
     echo_write("schema apply", uri)
     print_result({"uri": uri, **done.to_json()}, _render_applied(done), as_json=as_json)
     print_pending(done.pending_indexes)
+
+
+@app.command()
+def infer(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            help="CSV, Parquet, Arrow, Lance or JSON lines; TYPE=FILE names the type.", metavar="FILE..."
+        ),
+    ],
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key",
+            help="A property that identifies nodes, or several: Flight.carrier,number; may be repeated.",
+            metavar="TYPE.PROPERTY",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write the schema to this new file.", metavar="FILE.pg"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a schema that files of data fit, with comments on what was guessed."""
+    from omnigraph.engine.inference.samples import sample_files  # not above: this command alone reads data
+    from omnigraph.engine.inference.schema_text import infer_schema_text
+
+    text = infer_schema_text(sample_files(files), _parse_keys(key or []))
+    if output is not None:
+        _write_new(output, text)
+    report = {"schema_source": text, "schema_path": None if output is None else str(output)}
+    print_result(report, text if output is None else f"wrote {output}", as_json=as_json)
+
+
+def _parse_keys(given: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name, dot, columns = text.partition(".")
+        if not dot or not name or not columns:
+            raise typer.BadParameter(f"'{shorten_legibly(text)}' is not TYPE.PROPERTY.", param_hint="'--key'")
+        if name in found:
+            raise typer.BadParameter(
+                f"'{shorten_legibly(name)}' has two keys; of several properties it is TYPE.A,B.",
+                param_hint="'--key'",
+            )
+        found[name] = columns.split(",")
+    return found
+
+
+def _write_new(at: Path, text: str) -> None:
+    try:
+        with require_output(at).open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as failure:
+        raise BadRequest(
+            f"cannot write '{at}': {failure.strerror}", remedy="name a file that does not exist yet"
+        ) from failure
 
 
 def _require_wanted(new: Path | None, wanted: Path | None) -> Path:

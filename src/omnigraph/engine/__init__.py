@@ -13,6 +13,7 @@ The folders are floors: each one uses those below it and none above it. From the
     branches/         creating, listing and deleting branches
     write/            mutations and the write block
     load/             files and frames into a graph, of any size
+    inference/        a schema guessed from data
     export/           a graph as files
     embedding/        vectors of stored texts
     schema_apply/     from one schema to the next

@@ -7,7 +7,7 @@ To read in this order:
     item_reader.py                 an item from its bytes to checked rows
     small_files.py                 small files, read together
     line_ranges.py                 NDJSON: the lines of a part of a file
-    csv_records.py                 CSV: records, and columns of bytes
+    csv_records.py                 CSV: records, and columns of bytes; csv_sniff.py: the delimiter, guessed
     columnar.py                    Parquet, Arrow and Lance: columns
     binding.py, mapping.py         which column is which property
     blocks.py, arrow_columns.py, text_columns.py   columns -> checked rows
