@@ -170,7 +170,12 @@ class Graph:
         return run_plan_schema(self._reading(), SchemaRequest(_schema_source(schema), allow_data_loss))
 
     def apply_schema(
-        self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False, actor: str | None = None
+        self,
+        schema: str | os.PathLike[str],
+        *,
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
     ) -> SchemaResult:
         """Change to another schema, in one commit that carries all rows over, or not at all.
 
@@ -180,7 +185,7 @@ class Graph:
         from omnigraph.engine.schema_apply.apply import SchemaRequest
         from omnigraph.engine.schema_apply.apply import apply_schema as run_apply_schema
 
-        request = SchemaRequest(_schema_source(schema), allow_data_loss, actor)
+        request = SchemaRequest(_schema_source(schema), allow_data_loss, actor, message)
         return run_apply_schema(self._writing(), request)
 
     @property
@@ -308,17 +313,20 @@ class Graph:
         name: str | None = None,
         if_commit: str | None = None,
         retry: int = 0,
+        message: str | None = None,
     ) -> MutationResult:
         """Carry out a mutation query on a branch: all of it, in one commit, or nothing.
 
         `query` is a text, or a `Path` to read it from, and `name` says which of several queries is meant.
         With `if_commit` it takes effect only while that commit is the newest of the branch. `retry` says how
         often an update or delete is prepared again when another writer changed a table that it depends on.
+        `message` is what the commit says about itself, here and wherever a call makes a commit.
         """
         from omnigraph.engine.write.mutate import MutationSchema, SchemaMoved, mutate
         from omnigraph.engine.write.transaction import Author
 
-        author, graph = Author(parse_branch_name(branch), actor, if_commit, retry), self._writing()
+        author = Author(parse_branch_name(branch), actor, if_commit, retry, message=message)
+        graph = self._writing()
         schema = MutationSchema(graph)
         while True:
             try:
@@ -338,16 +346,18 @@ class Graph:
         actor: str | None = None,
         if_commit: str | None = None,
         retry: int = 0,
+        message: str | None = None,
     ) -> WriteBlock:
         """A block that collects changes and commits them once: `with graph.write() as tx: ...`.
 
-        `if_commit` and `retry` are those of `mutate`.
+        `if_commit`, `retry` and `message` are those of `mutate`.
         """
         from omnigraph.engine.write.builder import WriteBlock
         from omnigraph.engine.write.transaction import Author
 
         self._writing()
-        return WriteBlock(self._writing, Author(parse_branch_name(branch), actor, if_commit, retry))
+        author = Author(parse_branch_name(branch), actor, if_commit, retry, message=message)
+        return WriteBlock(self._writing, author)
 
     def load(
         self,
@@ -362,6 +372,7 @@ class Graph:
         engine: EngineName = "auto",
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
+        message: str | None = None,
         progress: ProgressListener | None = None,
     ) -> LoadResult:
         """Load files or rows on a branch: all of them, in one commit, or nothing.
@@ -394,7 +405,7 @@ class Graph:
             request = LoadRequest(
                 spool.files, chosen, skip_bad, None if rejects is None else Path(rejects), spool.mapping
             )
-            author = Author(parse_branch_name(branch), actor)
+            author = Author(parse_branch_name(branch), actor, message=message)
             choose = partial(select_engine, engine, at_hand=spool.engine)
             done = run_load(opened, request, author, from_=from_, engine=choose)
             lineage.wrote(self.uri, done.commit.id if done.commit else None, done.nodes, done.edges)
@@ -426,6 +437,7 @@ class Graph:
         resolutions: ResolutionsInput | None = None,
         granularity: GranularityName = "row",
         delete_branch: bool = False,
+        message: str | None = None,
         engine: EngineName = "auto",
     ) -> MergeResult | MergePreview:
         """Take what a branch changed into another one: all of it, in one commit, or nothing.
@@ -454,7 +466,7 @@ class Graph:
         target = parse_branch_name(into)
         if dry_run:
             return preview_merge(self._reading(), request, target)
-        return run_merge(self._writing(), request, Author(target, actor))
+        return run_merge(self._writing(), request, Author(target, actor, message=message))
 
     def diff(
         self,
@@ -556,7 +568,12 @@ class Graph:
         return Algorithms(self._reading, self._writing, self.spark)
 
     def optimize(
-        self, branch: str = MAIN, *, actor: str | None = None, engine: EngineName = "local"
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        engine: EngineName = "local",
     ) -> OptimizeResult:
         """Put small pieces of a branch's tables together and complete its indexes, in one commit.
 
@@ -567,18 +584,21 @@ class Graph:
         from omnigraph.engine.maintenance.optimize import optimize as run_optimize
         from omnigraph.engine.write.transaction import Author
 
-        author = Author(parse_branch_name(branch), actor)
+        author = Author(parse_branch_name(branch), actor, message=message)
         result = run_optimize(self._writing(), author, engine)
         relocate_if_seen(self._writing().root)
         save_topologies(self._writing(), author.branch)
         return result
 
-    def ensure_indices(self, branch: str = MAIN, *, actor: str | None = None) -> IndexResult:
+    def ensure_indices(
+        self, branch: str = MAIN, *, actor: str | None = None, message: str | None = None
+    ) -> IndexResult:
         """Build the indexes that the schema asks for and a branch does not have, in one commit."""
         from omnigraph.engine.maintenance.ensure_indexes import ensure_indices as run_ensure_indices
         from omnigraph.engine.write.transaction import Author
 
-        return run_ensure_indices(self._writing(), Author(parse_branch_name(branch), actor))
+        author = Author(parse_branch_name(branch), actor, message=message)
+        return run_ensure_indices(self._writing(), author)
 
     def cleanup(
         self,

@@ -55,6 +55,8 @@ def test_list_and_show_as_json(
         "merged_parent_commit_id": None,
         "actor_id": "ann",
         "created_at": found[0]["created_at"],
+        "message": None,
+        "operation": None,
     }
     assert first["graph_branch"] is None
     assert first["created_at"] < found[0]["created_at"]
@@ -96,3 +98,12 @@ def test_an_option_that_makes_no_sense_is_wrong_usage(
 ) -> None:
     assert main(["commit", "list", uri, *option]) == 2
     assert option[0] in capsys.readouterr().err
+
+
+def test_writes_take_a_message(uri: str, run: Run, run_json: Callable[..., Any]) -> None:
+    said = "Add Ada\n\nShe was missing."
+    run("mutate", "-e", 'query q() { insert Person { handle: "ada" } }', "--store", uri, "-m", said)
+    found = run_json("commit", "list", uri)["commits"][0]
+    assert (found["message"], found["operation"]) == (said, "mutate")
+    text = run("commit", "show", found["graph_commit_id"], "--store", uri)
+    assert text.endswith("operation: mutate\nmessage: Add Ada\\n\\nShe was missing.\n")

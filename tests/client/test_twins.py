@@ -393,3 +393,22 @@ def test_wrong_arguments_are_named(graph: AnyGraph) -> None:
         graph.query(PEOPLE, max_rows="many")  # type: ignore[arg-type]
     with pytest.raises(errors.BadRequest):
         graph.query("people.gq")
+
+
+def test_writes_take_a_message(graph: AnyGraph) -> None:
+    rows = [{"name": "Noted"}]
+    graph.load(rows, type="Person", mode="append", branch="noted", from_="main", message="Load a person")
+    graph.mutate(SET, {"name": "Noted", "age": 7}, branch="noted", message="Set the age\n\nIt was missing.")
+    graph.branches.create("noted-more", from_="noted")
+    graph.mutate(SET, {"name": "Noted", "age": 8}, branch="noted-more")
+    merged = graph.merge("noted-more", "noted", message="Take it in")
+    assert merged.commit is not None
+    assert merged.commit.message == "Take it in"
+    found = graph.commits.list("noted", limit=3)
+    assert [(one.subject, one.operation) for one in found] == [
+        ("Take it in", "merge"),
+        ("Set the age", "mutate"),
+        ("Load a person", "load"),
+    ]
+    with pytest.raises(errors.InvalidValue, match="a commit message must not be blank"):
+        graph.mutate(SET, {"name": "Noted", "age": 9}, branch="noted", message=" ")

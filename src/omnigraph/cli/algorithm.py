@@ -12,7 +12,7 @@ import typer
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import Group, new_app
-from omnigraph.cli.options import AsJson, Branch, Commit, EngineBySize, Time, Version
+from omnigraph.cli.options import AsJson, Branch, Commit, EngineBySize, Message, Time, Version
 from omnigraph.cli.output import print_note
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
 from omnigraph.query.algorithms.algorithm_request import (
@@ -84,6 +84,7 @@ def _run_algorithm(
         str | None,
         typer.Option("--from", help="Create that branch from this one, if missing.", metavar="BRANCH"),
     ] = None,
+    message: Message = None,
     engine: EngineBySize = "auto",
     form: Form = None,
     output: Output = None,
@@ -103,6 +104,7 @@ def _run_algorithm(
         "onto": onto,
         "from_": from_,
         "actor": resolve_actor(),
+        "message": message,
         "engine": engine,
     }
     with graph.open(uri, read_only=write is None) as opened:

@@ -18,7 +18,7 @@ from omnigraph.cli.addressing import (
     resolve_graph,
 )
 from omnigraph.cli.command_groups import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, Message
 from omnigraph.cli.output import print_json, print_note, print_result, print_text
 from omnigraph.display.text import escape_invisible, format_value
 from omnigraph.errors import MergeConflicts
@@ -78,6 +78,7 @@ def merge(
     resolutions: Resolutions = None,
     write_resolutions: WriteResolutions = None,
     granularity: ByGranularity = "row",
+    message: Message = None,
     engine: Engine = "auto",
     uri: Uri = None,
     as_json: AsJson = False,
@@ -108,6 +109,7 @@ def merge(
                 resolutions=resolutions,
                 granularity=granularity,
                 delete_branch=delete_branch,
+                message=message,
                 engine=engine,
             )
         except MergeConflicts as error:

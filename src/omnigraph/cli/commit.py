@@ -11,6 +11,7 @@ from omnigraph.cli.changes import commit_changes
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
+from omnigraph.display.text import escape_invisible
 from omnigraph.engine.graph.lineage import Commit
 
 app = new_app()
@@ -76,6 +77,8 @@ def commit_json(found: Commit) -> dict[str, Any]:
         "merged_parent_commit_id": found.merged_parent,
         "actor_id": found.actor,
         "created_at": found.created_at,
+        "message": found.message,
+        "operation": found.operation,
     }
 
 
@@ -93,5 +96,7 @@ def _render_text(found: Commit) -> str:
         "merged_parent_commit_id": found.merged_parent,
         "actor_id": found.actor,
         "created_at": found.time.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "operation": found.operation,
+        "message": found.message and escape_invisible(found.message),
     }
     return "\n".join(f"{name}: {value}" for name, value in facts.items() if value is not None)

@@ -13,7 +13,7 @@ from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_g
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.invocation import current_invocation
-from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
+from omnigraph.cli.options import AsJson, EngineBySize, Message, OnBranch
 from omnigraph.cli.output import print_note, print_pending, print_result
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.providers import configured_embedder
@@ -152,6 +152,7 @@ _FOR_GRAPHS = {
     "engine": "--engine",
     "batch": "--batch",
     "dry_run": "--dry-run",
+    "message": "--message",
 }
 
 
@@ -179,6 +180,7 @@ def embed(
     clean: Clean = False,
     reembed_all: ReembedAll = False,
     select: Select = None,
+    message: Message = None,
     as_json: AsJson = False,
 ) -> None:
     """Make the vectors of `@embed` properties that are missing or whose text has changed.
@@ -201,6 +203,7 @@ def embed(
             batch=batch,
             dry_run=dry_run,
             actor=resolve_actor(),
+            message=message,
         )
         uri = opened.uri
     print_result(_to_json(done, uri), "\n".join(_render_lines(done)), as_json=as_json)

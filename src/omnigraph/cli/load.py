@@ -20,7 +20,7 @@ from omnigraph.cli.addressing import (
 )
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
-from omnigraph.cli.options import AsJson, EngineBySize, OnBranch
+from omnigraph.cli.options import AsJson, EngineBySize, Message, OnBranch
 from omnigraph.cli.output import print_note, print_pending, print_result, violation_lines
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load.request import EngineReport, LoadResult
@@ -87,6 +87,7 @@ def load(
         Path | None,
         typer.Option("--rejects", help="Write all that is wrong, and why, to this file.", metavar="FILE"),
     ] = None,
+    message: Message = None,
     as_json: AsJson = False,
 ) -> None:
     """Load NDJSON, Parquet, CSV, Arrow, Lance, or what Spark reads, in one commit: everything, or nothing."""
@@ -106,6 +107,7 @@ def load(
             actor=actor,
             skip_bad=skip_bad,
             rejects=rejects,
+            message=message,
         )
         place = opened.uri
     text = (

@@ -12,6 +12,7 @@ from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.options import (
     AsJson,
+    Message,
     Named,
     OnBranch,
     Param,
@@ -57,6 +58,7 @@ def mutate(
             metavar="N",
         ),
     ] = 0,
+    message: Message = None,
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +71,7 @@ def mutate(
         try:
             if stored is not None:
                 done = require_remote(opened).invoke_mutation(
-                    stored.name, stored.params, branch=branch, if_commit=if_commit
+                    stored.name, stored.params, branch=branch, if_commit=if_commit, message=message
                 )
             else:
                 meant = parse_query_arguments(*given)
@@ -81,6 +83,7 @@ def mutate(
                     name=meant.name,
                     if_commit=if_commit,
                     retry=retry,
+                    message=message,
                 )
         except PreconditionFailed as lost:
             # A script that asked for a condition wants to read how it ended.

@@ -11,7 +11,7 @@ from omnigraph import graph
 from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
-from omnigraph.cli.options import AsJson, OnBranch
+from omnigraph.cli.options import AsJson, Message, OnBranch
 from omnigraph.cli.output import print_result
 from omnigraph.engine.maintenance.optimize import OptimizedTable, OptimizeResult, TableSize
 
@@ -26,6 +26,7 @@ def optimize(
         Literal["local", "spark"],
         typer.Option("--engine", help="Where new files are written and indexes are built."),
     ] = "local",
+    message: Message = None,
     as_json: AsJson = False,
 ) -> None:
     """Put small pieces of tables together and complete the indexes that the schema asks for, in one commit.
@@ -33,7 +34,7 @@ def optimize(
     No row changes. Writes do the most urgent part of this automatically.
     """
     with graph.open(resolve_graph(place=place)) as opened:
-        done = opened.optimize(branch, actor=resolve_actor(), engine=engine)
+        done = opened.optimize(branch, actor=resolve_actor(), message=message, engine=engine)
         report = _to_json(opened.uri, done)
     print_result(report, "\n".join(_render_lines(done)), as_json=as_json)
     echo_write("optimize", report["uri"])

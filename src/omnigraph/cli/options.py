@@ -16,6 +16,9 @@ EngineBySize = Annotated[
     Literal["auto", "local", "spark"],
     typer.Option("--engine", help="Where the work is done; by size, if not said."),
 ]
+Message = Annotated[
+    str | None, typer.Option("--message", "-m", help="What the commit says about itself.", metavar="TEXT")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 

@@ -9,7 +9,7 @@ import typer
 
 from omnigraph.cli.addressing import Place, echo_write, is_served, open_graph, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, Message
 from omnigraph.cli.output import print_pending, print_result
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.engine.files.source_files import read_source
@@ -77,6 +77,7 @@ def apply(
     wanted: Wanted,
     place: Place = None,
     allow_data_loss: AllowDataLoss = False,
+    message: Message = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a schema the accepted one, in one commit that carries all rows over, or change nothing."""
@@ -86,7 +87,9 @@ def apply(
 
         refuse_managed(at, "schema apply")
     with open_graph(at) as graph:
-        done = graph.apply_schema(wanted, allow_data_loss=allow_data_loss, actor=resolve_actor(at))
+        done = graph.apply_schema(
+            wanted, allow_data_loss=allow_data_loss, actor=resolve_actor(at), message=message
+        )
         uri = graph.uri
     echo_write("schema apply", uri)
     print_result({"uri": uri, **done.to_json()}, _render_applied(done), as_json=as_json)

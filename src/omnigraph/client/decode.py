@@ -37,6 +37,8 @@ def commit(found: Members) -> Commit:
         parent=found["parent_commit_id"],
         merged_parent=found["merged_parent_commit_id"],
         actor=found["actor_id"],
+        message=found.get("message"),
+        operation=found.get("operation"),
     )
 
 
@@ -229,6 +231,8 @@ def _cause(found: Members) -> Commit:
         parent=found.get("parent_commit_id"),
         merged_parent=found.get("merged_parent_commit_id"),
         actor=found.get("actor_id"),
+        message=found.get("message"),
+        operation=found.get("operation"),
     )
 
 

@@ -97,10 +97,16 @@ class RemoteGraph:
         return self._transport.send(reads.get_schema())
 
     def apply_schema(
-        self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False, actor: str | None = None
+        self,
+        schema: str | os.PathLike[str],
+        *,
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
     ) -> SchemaResult:
         """Change to another schema, in one commit that carries all rows over, or not at all."""
-        return self._transport.send(writes.apply_schema(schema, allow_data_loss=allow_data_loss, actor=actor))
+        call = writes.apply_schema(schema, allow_data_loss=allow_data_loss, actor=actor, message=message)
+        return self._transport.send(call)
 
     @property
     def branches(self) -> RemoteBranches:
@@ -223,9 +229,10 @@ class RemoteGraph:
         *,
         branch: str = MAIN,
         if_commit: str | None = None,
+        message: str | None = None,
     ) -> MutationResult:
         """Run a query that the server stores, which writes."""
-        return self._transport.send(writes.invoke_mutation(name, params, branch, if_commit))
+        return self._transport.send(writes.invoke_mutation(name, params, branch, if_commit, message))
 
     def stored_queries(self) -> list[dict[str, Any]]:
         """The queries that the server stores, with their parameters, by name."""
@@ -241,6 +248,7 @@ class RemoteGraph:
         name: str | None = None,
         if_commit: str | None = None,
         retry: int = 0,
+        message: str | None = None,
     ) -> MutationResult:
         """Carry out a mutation query on a branch: all of it, or nothing; see `Graph.mutate`."""
         options: writes.MutateOptions = {
@@ -249,6 +257,7 @@ class RemoteGraph:
             "name": name,
             "if_commit": if_commit,
             "retry": retry,
+            "message": message,
         }
         return self._transport.send(writes.run_mutation(query, params, options))
 
@@ -265,6 +274,7 @@ class RemoteGraph:
         engine: EngineName = "auto",
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
+        message: str | None = None,
     ) -> LoadResult:
         """Load files, or rows of one type, on a branch: all of them, in one commit, or nothing.
 
@@ -281,6 +291,7 @@ class RemoteGraph:
             "engine": engine,
             "skip_bad": skip_bad,
             "rejects": rejects,
+            "message": message,
         }
         prepared = prepare_load(data, mode, options)
         try:
@@ -300,6 +311,7 @@ class RemoteGraph:
         resolutions: ResolutionsInput | None = ...,
         granularity: GranularityName = ...,
         delete_branch: bool = ...,
+        message: str | None = ...,
         engine: EngineName = ...,
     ) -> MergeResult: ...
 
@@ -315,6 +327,7 @@ class RemoteGraph:
         resolutions: ResolutionsInput | None = ...,
         granularity: GranularityName = ...,
         delete_branch: bool = ...,
+        message: str | None = ...,
         engine: EngineName = ...,
     ) -> MergePreview: ...
 
@@ -329,6 +342,7 @@ class RemoteGraph:
         resolutions: ResolutionsInput | None = None,
         granularity: GranularityName = "row",
         delete_branch: bool = False,
+        message: str | None = None,
         engine: EngineName = "auto",
     ) -> MergeResult | MergePreview:
         """Take what a branch changed into another one, in one commit, or nothing; see `Graph.merge`."""
@@ -338,6 +352,7 @@ class RemoteGraph:
             "resolutions": resolutions,
             "granularity": granularity,
             "delete_branch": delete_branch,
+            "message": message,
             "engine": engine,
         }
         if dry_run:

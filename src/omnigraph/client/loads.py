@@ -49,6 +49,7 @@ class RemoteLoadOptions(TypedDict, total=False):
     engine: EngineName
     skip_bad: bool
     rejects: str | os.PathLike[str] | None
+    message: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,14 @@ class LoadTarget:
     mode: str
     branch: str
     from_: str | None
+    message: str | None = None
 
     @property
     def query(self) -> list[tuple[str, str]]:
         """The parameters of a request."""
         from_ = None if self.from_ is None else parse_branch_name(self.from_)
-        return query_of(mode=self.mode, branch=parse_branch_name(self.branch), from_=from_)
+        branch = parse_branch_name(self.branch)
+        return query_of(mode=self.mode, branch=branch, from_=from_, message=self.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def prepare_load(data: Any, mode: str, options: RemoteLoadOptions) -> PreparedLo
         mapping=options.get("mapping"), skip_bad=options.get("skip_bad"), rejects=options.get("rejects")
     )
     type_name = options.get("type")
-    target = LoadTarget(mode, options.get("branch", MAIN), options.get("from_"))
+    target = LoadTarget(mode, options.get("branch", MAIN), options.get("from_"), options.get("message"))
     if is_frame(data):
         raise BadRequest(
             "a DataFrame of Spark cannot be sent to a server",

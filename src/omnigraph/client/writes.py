@@ -31,6 +31,7 @@ class MutateOptions(TypedDict, total=False):
     name: str | None
     if_commit: str | None
     retry: int
+    message: str | None
 
 
 def run_mutation(query: QueryText, params: Params, options: MutateOptions) -> Call[MutationResult]:
@@ -45,6 +46,7 @@ def run_mutation(query: QueryText, params: Params, options: MutateOptions) -> Ca
         name=options.get("name"),
         branch=parse_branch_name(options.get("branch", "main")),
         retry=options.get("retry", 0),
+        message=options.get("message"),
     )
     return json_call(
         "mutate" if if_commit is None else "mutate/if-graph-commit",
@@ -56,10 +58,14 @@ def run_mutation(query: QueryText, params: Params, options: MutateOptions) -> Ca
     )
 
 
-def invoke_mutation(name: str, params: Params, branch: str, if_commit: str | None) -> Call[MutationResult]:
+def invoke_mutation(
+    name: str, params: Params, branch: str, if_commit: str | None, message: str | None = None
+) -> Call[MutationResult]:
     """Return a stored query that writes."""
     segments = ("queries", name) if if_commit is None else ("queries", name, "if-graph-commit")
-    body = json_body(params=plain_params(params), branch=parse_branch_name(branch), expect_mutation=True)
+    body = json_body(
+        params=plain_params(params), branch=parse_branch_name(branch), expect_mutation=True, message=message
+    )
     return json_call(path_of(*segments), decode.mutation, body, is_safe=False, headers=_condition(if_commit))
 
 
@@ -89,7 +95,8 @@ def delete_branch(name: str, actor: str | None) -> Call[None]:
 
 def merge_branches(source: str, into: str, how: MergeOptions) -> Call[MergeResult]:
     """Return a merge."""
-    body = _merge_body(source, into, how, delete_branch=how.get("delete_branch", False))
+    more = {"delete_branch": how.get("delete_branch", False), "message": how.get("message")}
+    body = _merge_body(source, into, how, **more)
     return json_call("branches/merge", decode.merge_result, body, is_safe=False)
 
 
@@ -125,9 +132,11 @@ def _resolutions(given: ResolutionsInput | None) -> Any:
         raise BadRequest(f"the resolutions '{path}' are not JSON: {error}") from None
 
 
-def apply_schema(schema: QueryText, *, allow_data_loss: bool, actor: str | None) -> Call[SchemaResult]:
+def apply_schema(
+    schema: QueryText, *, allow_data_loss: bool, actor: str | None, message: str | None
+) -> Call[SchemaResult]:
     """Return a change of the schema."""
     refuse_actor(actor)
     text, source_name = read_text(schema)
-    body = json_body(schema_source=text, allow_data_loss=allow_data_loss)
+    body = json_body(schema_source=text, allow_data_loss=allow_data_loss, message=message)
     return json_call("schema/apply", decode.schema_result, body, is_safe=False, source_name=source_name)

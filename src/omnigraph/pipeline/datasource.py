@@ -48,7 +48,7 @@ _READING = frozenset({"uri", "path", "type", "columns", "where", "branch", "comm
 _CHANGES = frozenset(
     {"uri", "path", "type", "branch", "since", "maxChangesPerTrigger", "maxCommitsPerTrigger"}
 )
-_WRITING = frozenset({"uri", "path", "type", "mode", "branch", "from", "actor", "mapping"})
+_WRITING = frozenset({"uri", "path", "type", "mode", "branch", "from", "actor", "message", "mapping"})
 _STREAMING = _WRITING | {"sink", "checkpointLocation"}
 
 
@@ -138,7 +138,8 @@ class OmnigraphSource(DataSource):
         if chosen not in (names := [one.value for one in Mode]):
             raise BadRequest(f"there is no mode '{chosen}'", remedy=f"choose one of: {', '.join(names)}")
         branch = parse_branch_name(self._option("branch") or MAIN)
-        return LoadOrder(Mode(chosen), branch, self._option("from"), self._option("actor"))
+        about = self._option("actor"), self._option("message")
+        return LoadOrder(Mode(chosen), branch, self._option("from"), *about)
 
     def _row_stage(self, schema: StructType) -> RowStage:
         """Return the stage of the rows, after checking that they can be rows of the type."""

@@ -39,6 +39,7 @@ class LoadOrder:
     branch: str
     from_: str | None = None
     actor: str | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,9 @@ def _load_staged(
     """Commit the rows that tasks staged; nothing is left of them otherwise."""
     try:
         staged, names = stage.gather(parts)
-        author = Author(parse_branch_name(order.branch), order.actor, commit_id=commit_id)
+        author = Author(
+            parse_branch_name(order.branch), order.actor, commit_id=commit_id, message=order.message
+        )
         done = load(
             OpenGraph.open(stage.job.root),
             LoadRequest(names, order.mode),

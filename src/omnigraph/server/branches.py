@@ -71,6 +71,7 @@ async def merge_branches(call: Call) -> Response:
             resolutions=asked.resolutions,
             granularity=asked.granularity,
             delete_branch=asked.delete_branch and refusal is None,
+            message=asked.message,
             engine="local",
         )
         call.facts.update(commit=done.commit.id if done.commit else None)

@@ -19,6 +19,7 @@ _LOAD_PARAMS = (
         "What happens to stored entities; merge, if not said.",
         choices=("overwrite", "append", "merge"),
     ),
+    Param("message", "What the commit says about itself."),
 )
 _FILTERS = (
     Param("kind", "Only nodes or only edges.", repeats=True, choices=("node", "edge")),

@@ -83,4 +83,6 @@ async def _mutate(
         raise BadRequest(f"'{found.name}' is a mutation, and a snapshot does not change")
     branch = branch_or_main(asked.branch)
     call.authorize(Action.CHANGE, branch=branch)
-    return await run_mutation(call, branch, found.text, asked.params, found.name, if_commit)
+    return await run_mutation(
+        call, branch, found.text, asked.params, found.name, if_commit, message=asked.message
+    )

@@ -38,7 +38,7 @@ _MODES = ("overwrite", "append", "merge")
 async def load(call: Call) -> Response:
     """Load the lines in a JSON body; members that the schema does not have are ignored."""
     asked = call.body(IngestRequest)
-    target = await _authorize(call, asked.branch, asked.from_, asked.mode)
+    target = await _authorize(call, asked.branch, asked.from_, asked.mode, asked.message)
     data = asked.data.encode()
 
     def work() -> bytes:
@@ -94,13 +94,18 @@ async def authorize_parameters(call: Call) -> LoadTarget:
     mode = call.query("mode") or DEFAULT_MODE
     if mode not in _MODES:
         raise BadRequest(f"'{mode}' is not a mode of loading", remedy=f"choose one of: {', '.join(_MODES)}")
-    return await _authorize(call, call.query("branch"), call.query("from"), mode)
+    return await _authorize(call, call.query("branch"), call.query("from"), mode, call.query("message"))
 
 
-async def _authorize(call: Call, branch: str | None, from_: str | None, mode: Any) -> LoadTarget:
+async def _authorize(
+    call: Call, branch: str | None, from_: str | None, mode: Any, message: str | None
+) -> LoadTarget:
     """Return where a load goes, if the actor may: a load that creates its branch needs both rights."""
     target = LoadTarget(
-        branch=branch_or_main(branch), from_=None if from_ is None else branch_or_main(from_), mode=mode
+        branch=branch_or_main(branch),
+        from_=None if from_ is None else branch_or_main(from_),
+        mode=mode,
+        message=message,
     )
     branches = call.graph.branches
     exists = await call.look_up(lambda: target.branch in branches)
@@ -149,7 +154,13 @@ def _require_arrow(file: Path) -> None:
 def run_load(call: Call, target: LoadTarget, data: Any) -> LoadResult:
     """Run a load in the thread of the caller."""
     done = call.graph.load(
-        data, mode=target.mode, branch=target.branch, from_=target.from_, actor=call.actor, engine="local"
+        data,
+        mode=target.mode,
+        branch=target.branch,
+        from_=target.from_,
+        actor=call.actor,
+        message=target.message,
+        engine="local",
     )
     call.facts.update(commit=done.commit.id if done.commit else None, rows=done.total)
     return done

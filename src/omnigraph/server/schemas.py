@@ -36,7 +36,10 @@ async def apply_schema(call: Call) -> Response:
         if call.target.queries:
             check_stored_queries(call.target.queries, compile_schema(Source(asked.schema_source)))
         done = graph.apply_schema(
-            asked.schema_source, allow_data_loss=asked.allow_data_loss, actor=call.actor
+            asked.schema_source,
+            allow_data_loss=asked.allow_data_loss,
+            actor=call.actor,
+            message=asked.message,
         )
         call.facts.update(commit=done.commit.id if done.commit else None)
         return call.encode(schema_apply_output(done, graph.uri))

@@ -32,7 +32,7 @@ async def _mutate(call: Call, if_commit: str | None) -> Response:
     asked = call.body(ChangeRequest)
     source, name, branch = asked.source, asked.selected, branch_or_main(asked.branch)
     call.authorize(Action.CHANGE, branch=branch)
-    return await run_mutation(call, branch, source, asked.params, name, if_commit, asked.retry)
+    return await run_mutation(call, branch, source, asked.params, name, if_commit, asked.retry, asked.message)
 
 
 async def run_mutation(
@@ -43,12 +43,20 @@ async def run_mutation(
     name: str | None,
     if_commit: str | None,
     retry: int = 0,
+    message: str | None = None,
 ) -> Response:
     """Run a mutation that was authorized: admission, the work, the answer."""
 
     def work() -> bytes:
         done = call.graph.mutate(
-            source, params, branch=branch, actor=call.actor, name=name, if_commit=if_commit, retry=retry
+            source,
+            params,
+            branch=branch,
+            actor=call.actor,
+            name=name,
+            if_commit=if_commit,
+            retry=retry,
+            message=message,
         )
         call.facts.update(
             commit=done.commit.id if done.commit else None, rows=done.affected_nodes + done.affected_edges

@@ -98,10 +98,16 @@ class AsyncRemoteGraph:
         return await self._send(reads.get_schema())
 
     async def apply_schema(
-        self, schema: str | os.PathLike[str], *, allow_data_loss: bool = False, actor: str | None = None
+        self,
+        schema: str | os.PathLike[str],
+        *,
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        message: str | None = None,
     ) -> SchemaResult:
         """Change to another schema, in one commit that carries all rows over, or not at all."""
-        return await self._send(writes.apply_schema(schema, allow_data_loss=allow_data_loss, actor=actor))
+        call = writes.apply_schema(schema, allow_data_loss=allow_data_loss, actor=actor, message=message)
+        return await self._send(call)
 
     @property
     def branches(self) -> AsyncRemoteBranches:
@@ -173,9 +179,10 @@ class AsyncRemoteGraph:
         *,
         branch: str = MAIN,
         if_commit: str | None = None,
+        message: str | None = None,
     ) -> MutationResult:
         """Run a query that the server stores, which writes."""
-        return await self._send(writes.invoke_mutation(name, params, branch, if_commit))
+        return await self._send(writes.invoke_mutation(name, params, branch, if_commit, message))
 
     async def stored_queries(self) -> list[dict[str, Any]]:
         """The queries that the server stores, with their parameters, by name."""

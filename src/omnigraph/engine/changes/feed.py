@@ -158,6 +158,8 @@ def describe_cause(commit: Commit) -> dict[str, Any]:
         "parent_commit_id": commit.parent,
         "merged_parent_commit_id": commit.merged_parent,
         "actor_id": commit.actor,
+        "message": commit.message,
+        "operation": commit.operation,
     }
     return {
         "graph_commit_id": commit.id,

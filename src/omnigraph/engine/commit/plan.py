@@ -137,6 +137,16 @@ class PhaseFailpoints:
 
 USUAL_PHASES = PhaseFailpoints()
 
+OPERATIONS: Mapping[WriterKind, str] = {
+    "Mutation": "mutate",
+    "Load": "load",
+    "SchemaApply": "schema_apply",
+    "BranchMerge": "merge",
+    "EnsureIndices": "ensure_indices",
+    "Optimize": "optimize",
+}
+"""What the history calls the commits of a kind of write."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommitPlan:
@@ -164,6 +174,9 @@ class CommitPlan:
     newly_indexed: tuple[str, ...] = ()
     """Tables for which the new schema declares more indexes."""
     phases: PhaseFailpoints = USUAL_PHASES
+    message: str | None = None
+    operation: str | None = None
+    """What the history calls the write."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -197,6 +210,8 @@ def new_plan(
     reads: frozenset[str] | None = None,
     newly_indexed: tuple[str, ...] = (),
     phases: PhaseFailpoints = USUAL_PHASES,
+    message: str | None = None,
+    operation: str | None = None,
 ) -> CommitPlan:
     """Return a plan with the ids of all its possible outcomes."""
     return CommitPlan(
@@ -216,4 +231,6 @@ def new_plan(
         reads=reads,
         newly_indexed=newly_indexed,
         phases=phases,
+        message=message,
+        operation=operation or OPERATIONS[kind],
     )

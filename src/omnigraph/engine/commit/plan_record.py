@@ -80,6 +80,8 @@ def build_record(root: Root, plan: CommitPlan, ready: Mapping[str, PreparedStep]
             created_at=now,
             merged_parent_commit_id=plan.merged_parent,
             merged_commits=plan.merged_commits,
+            message=plan.message,
+            operation=plan.operation,
         ),
         merge_source_commit_id=plan.merged_parent,
         rollback_commit_id=plan.rollback_id,

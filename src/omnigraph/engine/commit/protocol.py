@@ -359,7 +359,13 @@ class _CommitRun:
             self.graph.coordinator(plan.branch),
             record.published,
             NewCommit(
-                plan.commit_id, plan.actor, plan.merged_parent, plan.merged_commits, rival=plan.rollback_id
+                plan.commit_id,
+                plan.actor,
+                plan.merged_parent,
+                plan.merged_commits,
+                rival=plan.rollback_id,
+                message=plan.message,
+                operation=plan.operation,
             ),
             expected={key: entries[key].version if key in entries else 0 for key in plan.effects},
             precondition=ExactHead(plan.base.identity, plan.base.head),

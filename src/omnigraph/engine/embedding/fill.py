@@ -120,7 +120,7 @@ def embed(graph: OpenGraph, branch: str, options: EmbedOptions) -> EmbedResult:
     )
     if batch < 1:
         raise InvalidValue(f"batch must be at least 1, got {batch}")
-    author = Author(branch, options.get("actor"))
+    author = Author(branch, options.get("actor"), message=options.get("message"))
     choose = partial(select_engine, options.get("engine", "auto"))
     with progress_to(options.get("progress")):
         return fill_vectors(graph, author, request, EmbedSettings.from_environment(), choose)

@@ -31,6 +31,8 @@ class EmbedOptions(TypedDict, total=False):
     dry_run: bool
     """Only report what would be done."""
     actor: str | None
+    message: str | None
+    """What its commits say about themselves."""
     progress: ProgressListener | None
     """Hears how far it is; see `omnigraph.Progress`."""
 

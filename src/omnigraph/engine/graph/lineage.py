@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.errors import InvalidName
+from omnigraph.errors import InvalidName, InvalidValue
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 REPAIR_ACTOR = "omnigraph:repair"
 FORCED_REPAIR_ACTOR = "omnigraph:repair:force"
 _RESERVED_ACTORS = "omnigraph:"
 _LONGEST_ACTOR = 256
+LONGEST_MESSAGE = 10_000
+
+_NOT_TEXT = ("Cc", "Cs")
+RECOVERY = "recovery"
+"""The operation of a commit by which recovery undid a write."""
+REPAIR = "repair"
+_UPKEEP = ("optimize", "ensure_indices", RECOVERY)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,6 +44,22 @@ def require_actor(actor: object) -> None:
         )
 
 
+def require_message(message: object) -> None:
+    """Raise `InvalidValue` for a value that cannot be the message of a commit."""
+    if not isinstance(message, str):
+        raise InvalidValue(f"a commit message is a text, not {type(message).__name__}")
+    if not message.strip():
+        raise InvalidValue("a commit message must not be blank", remedy="write one, or leave it out")
+    if len(message) > LONGEST_MESSAGE:
+        raise InvalidValue(
+            f"a commit message has at most {LONGEST_MESSAGE:,} characters, this one has {len(message):,}",
+            remedy="keep long texts in the graph itself, and name them in the message",
+        )
+    for sign in message:
+        if unicodedata.category(sign) in _NOT_TEXT and sign not in "\n\t":
+            raise InvalidValue(f"a commit message must not contain {sign!a}", remedy="remove it")
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One change of the graph."""
@@ -49,6 +73,20 @@ class Commit:
     parent: str | None = None
     merged_parent: str | None = None
     actor: str | None = None
+    message: str | None = None
+    """What its author wrote about it."""
+    operation: str | None = None
+    """What made it, such as `load` or `merge`; None for commits of other implementations and old releases."""
+
+    @property
+    def subject(self) -> str | None:
+        """The first line of its message."""
+        return self.message.strip().splitlines()[0] if self.message else None
+
+    @property
+    def is_upkeep(self) -> bool:
+        """Whether it is known to have changed how rows are stored, or nothing, and never an entity."""
+        return self.operation in _UPKEEP
 
     @property
     def time(self) -> datetime:

@@ -266,6 +266,8 @@ def _commit(object_id: str, version: int | None, branch: str | None, metadata: s
         parent=_optional_text(object_id, facts, "parent_commit_id"),
         merged_parent=_optional_text(object_id, facts, "merged_parent_commit_id"),
         actor=_optional_text(object_id, facts, "actor_id"),
+        message=_optional_text(object_id, facts, "message"),
+        operation=_optional_text(object_id, facts, "operation"),
     )
 
 
@@ -388,6 +390,9 @@ def _commit_columns(commit: Commit) -> dict[str, Any]:
         "merged_parent_commit_id": commit.merged_parent,
         "actor_id": commit.actor,
         "created_at": commit.created_at,
+        # Ours alone: other implementations, and older releases, skip members that they do not know.
+        "message": commit.message,
+        "operation": commit.operation,
     }
     present = {key: value for key, value in metadata.items() if value is not None}
     return {"table_version": commit.version, "table_branch": commit.branch, "metadata": _text(present)}

@@ -55,6 +55,8 @@ class NewCommit:
     """The commits of other branches that a merge takes in, `merged_parent` and its ancestors."""
     rival: str | None = None
     """The id of the other outcome of the same operation: once that is visible, this one must not be."""
+    message: str | None = None
+    operation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,8 @@ def _commit(coordinator: Coordinator, state: ManifestState, lineage: NewCommit) 
         parent=parent.id if parent else None,
         merged_parent=lineage.merged_parent,
         actor=lineage.actor,
+        message=lineage.message,
+        operation=lineage.operation,
     )
 
 

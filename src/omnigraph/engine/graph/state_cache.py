@@ -27,7 +27,7 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
 
-FORMAT = 2
+FORMAT = 3
 FILE = "main.state"
 MIN_FRAGMENTS = 4
 """With fewer fragments, reading them is as fast as reading the cache."""
@@ -37,8 +37,10 @@ _START = struct.Struct("<8sII")  # mark, format, checksum of the body
 
 _log = logging.getLogger(__name__)
 
-_CommitFacts = tuple[str, str, int, int, str | None, str | None, str | None]
-_commit_facts = attrgetter("id", "branch", "version", "created_at", "parent", "merged_parent", "actor")
+_CommitFacts = tuple[str, str, int, int, str | None, str | None, str | None, str | None, str | None]
+_commit_facts = attrgetter(
+    "id", "branch", "version", "created_at", "parent", "merged_parent", "actor", "message", "operation"
+)
 _VersionFacts = tuple[str, int, str | None, int | None]
 _version_facts = attrgetter("key", "version", "owner", "row_count")
 

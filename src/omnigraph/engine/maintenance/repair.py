@@ -17,7 +17,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.drift import DriftJudgement, DriftKind, judge_drift, restore_again
 from omnigraph.engine.commit.recovery.forecast import forecast_recovery
 from omnigraph.engine.commit.recovery.sweep import recover_branch
-from omnigraph.engine.graph.lineage import FORCED_REPAIR_ACTOR, REPAIR_ACTOR, Commit
+from omnigraph.engine.graph.lineage import FORCED_REPAIR_ACTOR, REPAIR, REPAIR_ACTOR, Commit
 from omnigraph.engine.graph.manifest import MAIN, TableEntry, TableVersion
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
@@ -212,7 +212,7 @@ def _publish_drift(
     done = publish(
         graph.coordinator(branch),
         ManifestChanges(versions=versions),
-        NewCommit(graph.root.new_id(), actor=actor),
+        NewCommit(graph.root.new_id(), actor=actor, operation=REPAIR),
         expected={drift.entry.key: drift.entry.version for drift in drifts},
     )
     return [done.commit]

@@ -36,6 +36,7 @@ class MergeOptions(TypedDict, total=False):
     """The options of a merge besides its branches."""
 
     actor: str | None
+    message: str | None
     strategy: Literal["ours", "theirs"] | None
     resolutions: ResolutionsInput | None
     granularity: Literal["row", "property"]

@@ -57,6 +57,7 @@ class SchemaRequest:
     source: Source
     allow_data_loss: bool = False
     actor: str | None = None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def apply_schema(graph: OpenGraph, request: SchemaRequest) -> SchemaResult:
     if graph.read_only:
         raise ReadOnlyGraph(graph.root.uri)
     graph.permissions.require("schema_apply", target=MAIN, actor=request.actor)
-    author = Author(MAIN, request.actor)
+    author = Author(MAIN, request.actor, message=request.message)
     compile_schema(request.source)
     finish_completed_writes(graph)
     _refuse_branches(graph)
@@ -156,6 +157,7 @@ def _attempt(
         schema=NewSchema(wanted.schema.hash, render_files(wanted.schema), removals),
         newly_indexed=_newly_indexed(wanted),
         phases=PhaseFailpoints(before_effects=failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT),
+        message=author.message,
     )
     receipt = commit(graph, plan, held)
     if removals:

@@ -32,7 +32,7 @@ from omnigraph.engine.commit.recovery.sweep import finish_completed_writes, reco
 from omnigraph.engine.commit.schema_lock import find_lock
 from omnigraph.engine.constraints.stored_rows import StoredTables
 from omnigraph.engine.graph.coordinator import lance_branch
-from omnigraph.engine.graph.lineage import Commit, require_actor
+from omnigraph.engine.graph.lineage import Commit, require_actor, require_message
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.schema_files import LiveSchema, read_schema_hash
@@ -134,10 +134,14 @@ class Author:
     if_tables: ReadTables | None = None
     commit_id: str | None = None
     """The id of the commit, recorded before the write: it takes effect once, however often it is repeated."""
+    message: str | None = None
+    """What the commit says about itself."""
 
     def __post_init__(self) -> None:
         if self.actor is not None:
             require_actor(self.actor)
+        if self.message is not None:
+            require_message(self.message)
         if self.retry < 0:
             raise BadRequest(f"`retry` is a number of attempts, not {self.retry}", remedy="pass 0 or more")
 
@@ -376,6 +380,7 @@ def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, ope
         schema=prepared.schema,
         reads=_reads(prepared, author),
         phases=prepared.phases,
+        message=author.message,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
-from omnigraph.engine.graph.lineage import Commit, require_actor
+from omnigraph.engine.graph.lineage import Commit, require_actor, require_message
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, ReadTarget
 from omnigraph.engine.graph.targets import parse_target
@@ -114,6 +114,7 @@ class AlgorithmOptions(TypedDict, total=False):
     onto: str | None
     from_: str | None
     actor: str | None
+    message: str | None
     engine: EngineName
 
 
@@ -127,6 +128,7 @@ class Destination:
     from_: str | None
     """The branch that a missing one is made from."""
     actor: str | None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +145,14 @@ class AlgorithmRequest:
     onto: str | None = None
     from_: str | None = None
     actor: str | None = None
+    message: str | None = None
     engine: EngineName = "auto"
 
     def __post_init__(self) -> None:
         if self.actor is not None:
             require_actor(self.actor)
+        if self.message is not None:
+            require_message(self.message)
 
     @property
     def target(self) -> ReadTarget:
@@ -169,7 +174,7 @@ class AlgorithmRequest:
                 remedy="write it as TYPE.PROPERTY, such as Person.rank",
             )
         _require_property(catalog, type_name, name, found)
-        return Destination(type_name, name, self._destination_branch(), self.from_, self.actor)
+        return Destination(type_name, name, self._destination_branch(), self.from_, self.actor, self.message)
 
     def _destination_branch(self) -> str:
         if self.onto is not None:

@@ -81,7 +81,7 @@ def _write_values(graph: OpenGraph, values: pa.Table, to: Destination, engine: s
         done = load(
             graph,
             LoadRequest((PassedRows(str(file), to.type),), Mode.MERGE),
-            Author(to.branch, to.actor, if_tables=read),
+            Author(to.branch, to.actor, if_tables=read, message=to.message),
             from_=to.from_,
             engine=partial(select_engine, engine),
         )

@@ -44,7 +44,7 @@ class BranchDeleteOutput(Wire, frozen=True, kw_only=True):
 class BranchMergeRequest(Wire, frozen=True, kw_only=True):
     """The branch to take in, and the one that gets its changes.
 
-    `strategy`, `resolutions` and `granularity` are those of the library's `Graph.merge`.
+    `strategy`, `resolutions`, `granularity` and `message` are those of the library's `Graph.merge`.
     """
 
     source: str
@@ -53,6 +53,7 @@ class BranchMergeRequest(Wire, frozen=True, kw_only=True):
     strategy: Literal["ours", "theirs"] | None = None
     resolutions: dict[str, Any] | None = None
     granularity: Literal["row", "property"] = "row"
+    message: str | None = None
 
 
 class ChangeCountsOutput(Wire, frozen=True, kw_only=True):

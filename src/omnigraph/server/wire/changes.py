@@ -19,6 +19,8 @@ class ChangeCause(Sparse, frozen=True, kw_only=True):
     parent_commit_id: str | None = None
     merged_parent_commit_id: str | None = None
     actor_id: str | None = None
+    message: str | None = None
+    operation: str | None = None
 
 
 class ChangeEndpoints(Wire, frozen=True, kw_only=True):

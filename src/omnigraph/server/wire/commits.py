@@ -8,7 +8,10 @@ from omnigraph.server.wire.base import Wire
 
 
 class CommitOutput(Wire, frozen=True, kw_only=True):
-    """A commit; the branch is null on main, and `created_at` is in microseconds since 1970."""
+    """A commit; the branch is null on main, and `created_at` is in microseconds since 1970.
+
+    `operation` is what made it, such as `load` or `merge`, where that is known.
+    """
 
     graph_commit_id: str
     graph_branch: str | None
@@ -19,6 +22,8 @@ class CommitOutput(Wire, frozen=True, kw_only=True):
     merged_parent_commit_id: str | None
     actor_id: str | None
     created_at: int
+    message: str | None = None
+    operation: str | None = None
 
     @classmethod
     def of(cls, commit: Commit) -> CommitOutput:
@@ -34,6 +39,8 @@ class CommitOutput(Wire, frozen=True, kw_only=True):
             merged_parent_commit_id=commit.merged_parent,
             actor_id=commit.actor,
             created_at=commit.created_at,
+            message=commit.message,
+            operation=commit.operation,
         )
 
     @classmethod

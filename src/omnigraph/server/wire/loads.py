@@ -21,6 +21,7 @@ class IngestRequest(Wire, frozen=True, kw_only=True):
     branch: str | None = None
     from_: str | None = msgspec.field(default=None, name="from")
     mode: LoadModeName = DEFAULT_MODE
+    message: str | None = None
 
 
 class LoadedType(Wire, frozen=True, kw_only=True):
@@ -65,6 +66,7 @@ class LoadTarget(msgspec.Struct, frozen=True, kw_only=True):
     branch: str
     from_: str | None
     mode: LoadModeName
+    message: str | None = None
 
 
 def load_output(

@@ -20,6 +20,7 @@ class SchemaApplyRequest(Wire, frozen=True, kw_only=True):
 
     schema_source: str
     allow_data_loss: bool = False
+    message: str | None = None
 
 
 class SchemaApplyOutput(Wire, frozen=True, kw_only=True):

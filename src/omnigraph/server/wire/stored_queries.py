@@ -41,3 +41,4 @@ class InvokeQueryRequest(Wire, frozen=True, kw_only=True):
     branch: str | None = None
     snapshot: str | None = None
     expect_mutation: bool | None = None
+    message: str | None = None

@@ -14,7 +14,7 @@ from omnigraph.server.wire.commits import CommitOutput
 class ChangeRequest(Wire, frozen=True, kw_only=True):
     """A mutation query; `query_source` and `query_name` are former names of `query` and `name`.
 
-    `retry` is that of the library's `Graph.mutate`.
+    `retry` and `message` are those of the library's `Graph.mutate`.
     """
 
     query: str | None = None
@@ -24,6 +24,7 @@ class ChangeRequest(Wire, frozen=True, kw_only=True):
     params: dict[str, Any] | None = None
     branch: str | None = None
     retry: int = 0
+    message: str | None = None
 
     @property
     def source(self) -> str:

@@ -38,7 +38,7 @@ from omnigraph.engine.commit.recovery.verdict import (
     schema_target,
 )
 from omnigraph.engine.commit.schema_staging import discard_staged_schema, promote_schema, read_staged_schema
-from omnigraph.engine.graph.lineage import RECOVERY_ACTOR
+from omnigraph.engine.graph.lineage import RECOVERY, RECOVERY_ACTOR
 from omnigraph.engine.graph.manifest import ManifestState, TableVersion
 from omnigraph.engine.graph.publish import ExactHead, ManifestChanges, NewCommit, publish
 from omnigraph.engine.graph.table_forks import (
@@ -117,7 +117,8 @@ def finish_forward(context: RecoveryContext) -> Resolution:
 def _finish_legacy(context: RecoveryContext) -> Resolution:
     """Record a published legacy write with an empty commit of its own."""
     context.held.require()
-    publish(context.coordinator, ManifestChanges(), NewCommit(context.forward_id, actor=RECOVERY_ACTOR))
+    lineage = NewCommit(context.forward_id, actor=RECOVERY_ACTOR, operation=RECOVERY)
+    publish(context.coordinator, ManifestChanges(), lineage)
     return finish_forward(context)
 
 
@@ -134,6 +135,8 @@ def roll_forward(context: RecoveryContext, judged: Sequence[TableJudgement]) -> 
         merged_parent=sidecar.merge_source_commit_id,
         merged_commits=sidecar.lineage.merged_commits if sidecar.lineage else (),
         rival=context.rollback_id,
+        message=sidecar.lineage.message if sidecar.lineage else None,
+        operation=sidecar.lineage.operation if sidecar.lineage else None,
     )
     expected = {pin.table_key: pin.expected_version for pin in sidecar.tables}
     context.held.require()
@@ -207,7 +210,9 @@ def roll_back(context: RecoveryContext) -> Resolution:
         publish(
             context.coordinator,
             ManifestChanges(),
-            NewCommit(context.rollback_id, actor=RECOVERY_ACTOR, rival=context.forward_id),
+            NewCommit(
+                context.rollback_id, actor=RECOVERY_ACTOR, rival=context.forward_id, operation=RECOVERY
+            ),
         )
     except Decided:
         return finish_forward(context)
@@ -247,7 +252,7 @@ def _roll_back_legacy(context: RecoveryContext) -> Resolution:
     publish(
         context.coordinator,
         ManifestChanges(versions=tuple(restored)),
-        NewCommit(context.rollback_id, actor=RECOVERY_ACTOR),
+        NewCommit(context.rollback_id, actor=RECOVERY_ACTOR, operation=RECOVERY),
         expected={one.key: state.versions[one.key].version for one in restored},
     )
     return Resolution(Decision.ROLL_BACK, context.rollback_id, _restored_tables(context))
@@ -383,7 +388,8 @@ def _restore(context: RecoveryContext, pin: Pin, known: TableVersion, state: Man
 
 def _repin(context: RecoveryContext, restored: Sequence[TableVersion], state: ManifestState) -> None:
     """Publish the restored versions, so that the manifest and the tables agree again."""
-    lineage = NewCommit(context.sidecar.restore_commit_id or context.root.new_id(), actor=RECOVERY_ACTOR)
+    commit_id = context.sidecar.restore_commit_id or context.root.new_id()
+    lineage = NewCommit(commit_id, actor=RECOVERY_ACTOR, operation=RECOVERY)
     expected: Mapping[str, int] = {one.key: state.versions[one.key].version for one in restored}
     context.held.require()
     publish(context.coordinator, ManifestChanges(versions=tuple(restored)), lineage, expected=expected)

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.table_progress import OPERATION, RESTORED, is_restore_of
-from omnigraph.engine.graph.lineage import RECOVERY_ACTOR
+from omnigraph.engine.graph.lineage import RECOVERY, RECOVERY_ACTOR
 from omnigraph.engine.graph.manifest import TableEntry, TableVersion
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish, repin
@@ -86,7 +86,7 @@ def resolve_drift(graph: OpenGraph, branch: str, held: HeldLocks, entries: Seque
         publish(
             graph.coordinator(branch),
             ManifestChanges(versions=tuple(restored)),
-            NewCommit(graph.root.new_id(), actor=RECOVERY_ACTOR),
+            NewCommit(graph.root.new_id(), actor=RECOVERY_ACTOR, operation=RECOVERY),
             expected={one.key: expected[one.key] for one in restored},
         )
     return bool(restored or kept)

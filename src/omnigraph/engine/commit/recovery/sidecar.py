@@ -62,6 +62,8 @@ class LineageIntent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     merged_parent_commit_id: str | None = None
     merged_commits: tuple[Commit, ...] = ()
     """The commits of other branches that a merge takes in: the source may be gone when it is finished."""
+    message: str | None = None
+    operation: str | None = None
 
 
 class Authority(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,7 +22,7 @@ from omnigraph.engine.commit.recovery.removals import finish_removals, pending_r
 from omnigraph.engine.commit.recovery.sidecar import Sidecar, Unreadable
 from omnigraph.engine.commit.recovery.table_progress import Decision
 from omnigraph.engine.commit.recovery.verdict import RecoveryContext, outcome_id
-from omnigraph.engine.graph.lineage import RECOVERY_ACTOR
+from omnigraph.engine.graph.lineage import RECOVERY, RECOVERY_ACTOR
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
@@ -259,7 +259,8 @@ def _discard(graph: OpenGraph, record: Sidecar) -> RecoveryReport:
         failpoints.reach(failpoints.RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND)
         commit_id = record.rollback_commit_id or outcome_id(record, "back")
         held.require()
-        publish(graph.coordinator(MAIN), ManifestChanges(), NewCommit(commit_id, actor=RECOVERY_ACTOR))
+        undone = NewCommit(commit_id, actor=RECOVERY_ACTOR, operation=RECOVERY)
+        publish(graph.coordinator(MAIN), ManifestChanges(), undone)
         row = audit.AuditRow(
             operation_id=record.operation_id,
             kind="OrphanedBranchDiscarded",
