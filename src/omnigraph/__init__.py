@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from omnigraph.client.snapshot import RemoteSnapshot
     from omnigraph.client.writes import MutateOptions
     from omnigraph.diagnostics import Diagnostic
+    from omnigraph.embed.settings import EmbedProvider, EmbedSettings
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
     from omnigraph.engine.changes.diff import Diff
     from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
@@ -205,7 +206,9 @@ __all__ = [
     "DroppedValues",
     "EdgeType",
     "EmbedOptions",
+    "EmbedProvider",
     "EmbedResult",
+    "EmbedSettings",
     "EmbedSource",
     "EngineName",
     "EngineReport",
@@ -421,6 +424,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Embeddings": {
         "omnigraph.engine.embedding.result": ("EmbedOptions", "EmbedResult", "FilledProperty"),
+        "omnigraph.embed.settings": ("EmbedProvider", "EmbedSettings"),
         "omnigraph.engine.embedding.embed_job": ("RejectedText",),
     },
     "Changes": {

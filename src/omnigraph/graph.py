@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 import pyarrow as pa
 
 from omnigraph.arguments import check_arguments, check_function_arguments, require_whole
+from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.engine.graph.branch_names import parse_branch_name
@@ -103,17 +104,19 @@ def open(  # noqa: A001
     read_only: bool = False,
     policy: Policy | None = None,
     actor: str | None = None,
+    embedding: EmbedSettings | None = None,
 ) -> Graph:
     """Open the graph at a folder or at `s3://bucket/prefix`.
 
     With `read_only` nothing is ever written, so credentials that only read are enough. `actor` is the author
     of writes that name none. With a `policy` every write is checked first: what the policy does not allow its
-    actor fails with `PolicyDenied`.
+    actor fails with `PolicyDenied`. `embedding` is the provider of vectors for texts; without it the
+    environment names one.
     """
     if actor is not None:
         require_actor(actor)
     opened = open_graph(Root.at(Location.parse(uri)), read_only=read_only)
-    opened.permissions = Permissions(policy, actor)
+    opened.permissions, opened.embedding = Permissions(policy, actor), embedding
     return Graph(opened)
 
 

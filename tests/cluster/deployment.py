@@ -152,6 +152,25 @@ def new_deployment(folder: Path) -> Deployment:
     return made
 
 
+def leave_sidecar(deployment: Deployment, **members: Any) -> None:
+    """Leave a recovery file as a killed command would."""
+    sidecar = {
+        "schema_version": 1,
+        "operation_id": "01J",
+        "started_at": "2026-01-01T00:00:00Z",
+        "actor": None,
+        "kind": "schema_apply",
+        "graph_id": "knowledge",
+        "graph_uri": str(deployment.graph()),
+        "observed_manifest_version": 1,
+        "expected_manifest_version": None,
+        "desired_schema_digest": "x",
+        "state_cas_base": None,
+        "approval_id": None,
+    }
+    deployment.write("__cluster/recoveries/01J.json", json.dumps({**sidecar, **members}))
+
+
 def codes(result: Json, severity: str | None = None) -> list[str]:
     """The codes of the findings of a command."""
     return [one["code"] for one in result["diagnostics"] if severity in (None, one["severity"])]

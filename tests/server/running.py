@@ -124,7 +124,11 @@ def with_tokens(changes: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @contextmanager
 def start_server(
-    store: Path | str, log: Path, *options: str, env: Mapping[str, str] | None = None, scheme: str = "http"
+    store: Path | str,
+    log: Path,
+    *options: str,
+    env: Mapping[str, str] | None = None,
+    flag: str = "--store",
 ) -> Iterator[RunningServer]:
     """Start a server on a free port; it is ended at the end."""
     with log.open("w") as errors:
@@ -132,7 +136,7 @@ def start_server(
             "-m",
             "omnigraph",
             "serve",
-            "--store",
+            flag,
             str(store),
             "--bind",
             "127.0.0.1:0",
@@ -155,11 +159,11 @@ def start_server(
 
 
 def run_server(
-    store: Path | str, *options: str, env: Mapping[str, str] | None = None
+    store: Path | str, *options: str, env: Mapping[str, str] | None = None, flag: str = "--store"
 ) -> tuple[int, str, str]:
     """Return status, output and errors of a server that is expected not to start."""
     process = Python(
-        "-m", "omnigraph", "serve", "--store", str(store), "--bind", "127.0.0.1:0", *options,
+        "-m", "omnigraph", "serve", flag, str(store), "--bind", "127.0.0.1:0", *options,
         env=environment(env), stdout=PIPE, stderr=PIPE,
     )  # fmt: skip
     output, errors = process.communicate()

@@ -17,23 +17,21 @@ from omnigraph.policy.actions import Action
 from omnigraph.server import requests
 from omnigraph.server.app import Handler, build_app
 from omnigraph.server.auth import Tokens
-from omnigraph.server.authorize import RuntimeState
-from omnigraph.server.boot import DEFAULT_GRAPH, Booted, ServedGraph
+from omnigraph.server.boot import ServedGraph, serve_alone
 from omnigraph.server.handlers import HANDLERS
 from omnigraph.server.health import health
 from omnigraph.server.requests import Call
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import Limits
+from omnigraph.server.sources import DEFAULT_GRAPH
 
 
 @pytest.fixture
 def service(example_graph: Path) -> Iterator[Service]:
     """A graph that a declared deployment owns."""
     served = ServedGraph(DEFAULT_GRAPH, og.open(example_graph, read_only=True), is_managed=True)
-    made = Service(
-        Booted(RuntimeState.OPEN, {DEFAULT_GRAPH: served}, None, DEFAULT_GRAPH), Tokens(), Limits()
-    )
+    made = Service(serve_alone(served), Tokens(), Limits())
     yield made
     made.close()
 

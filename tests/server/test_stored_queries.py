@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 import omnigraph as og
-from omnigraph.server.stored_queries import load_stored_queries, read_stored_queries
+from omnigraph.server.sources import read_query_files
+from omnigraph.server.stored_queries import load_stored_queries, parse_stored_queries
 from tests.server.running import SCHEMA, RunningServer, run_server, start_server, with_tokens
 
 
@@ -153,10 +154,14 @@ def test_files_and_folders_are_read_and_names_are_unique(tmp_path: Path, copied:
     folder, text = tmp_path / "queries", "query one() { match { $p: Person } return { $p.name } }"
     folder.mkdir()
     with pytest.raises(og.errors.BadRequest, match=r"has no \.gq files"):
-        read_stored_queries([folder])
+        parse_stored_queries(read_query_files([folder]))
     (folder / "one.gq").write_text(text)
     (tmp_path / "two.gq").write_text(text.replace("one", "two"))
+    texts = read_query_files([folder, tmp_path / "two.gq"])
     with og.open(copied()) as graph:
-        assert set(load_stored_queries([folder, tmp_path / "two.gq"], graph)) == {"one", "two"}
+        assert set(load_stored_queries(texts, graph)) == {
+            "one",
+            "two",
+        }
     with pytest.raises(og.errors.BadRequest, match="stored query 'one' is in"):
-        read_stored_queries([folder, folder / "one.gq"])
+        parse_stored_queries(read_query_files([folder, folder / "one.gq"]))

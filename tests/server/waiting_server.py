@@ -14,8 +14,7 @@ from omnigraph.policy.actions import Action
 from omnigraph.server import listen as listening
 from omnigraph.server.app import build_app
 from omnigraph.server.auth import Tokens
-from omnigraph.server.authorize import RuntimeState
-from omnigraph.server.boot import DEFAULT_GRAPH, Booted, ServedGraph
+from omnigraph.server.boot import ServedGraph, serve_alone
 from omnigraph.server.handlers import HANDLERS
 from omnigraph.server.listen import listen
 from omnigraph.server.logs import set_up_logs
@@ -23,6 +22,7 @@ from omnigraph.server.requests import Call
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import Bind, ServeOptions
+from omnigraph.server.sources import DEFAULT_GRAPH
 
 HEAD_MILLISECONDS = 300
 """How long a client may take here to send the head of a request."""
@@ -49,8 +49,8 @@ def main() -> None:
     set_up_logs()
     listening.HEADER_MILLISECONDS = HEAD_MILLISECONDS
     options = ServeOptions(store=sys.argv[1], bind=Bind("127.0.0.1", 0), unauthenticated=True)
-    served = ServedGraph(DEFAULT_GRAPH, og.open(options.store))
-    booted = Booted(RuntimeState.OPEN, {DEFAULT_GRAPH: served}, None, DEFAULT_GRAPH)
+    served = ServedGraph(DEFAULT_GRAPH, og.open(sys.argv[1]))
+    booted = serve_alone(served)
     service = Service(booted, Tokens(), options.limits)
     listen(build_app(service, ROUTES, {**HANDLERS, "query": wait}), options)
     service.close()

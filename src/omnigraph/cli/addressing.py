@@ -46,6 +46,21 @@ def resolve_graph(**given: str | None) -> str:
     return _resolve_implied(scope, invocation)
 
 
+def resolve_cluster(**given: str | None) -> str | None:
+    """Return the cluster that a command is about: a directory or a URI; None when it names a graph."""
+    invocation = current_invocation()
+    named = _collect_addresses(invocation, given)
+    if named:
+        return find_cluster(named["--cluster"]) if list(named) == ["--cluster"] else None
+    scope = implied_scope(current_config(), invocation.text("--profile"))
+    return find_cluster(scope.target) if scope is not None and scope.kind == "cluster" else None
+
+
+def find_cluster(named: str) -> str:
+    """Return the place of a cluster: that of a name in the config file, or the value itself."""
+    return current_config().clusters.get(named, named)
+
+
 def open_graph(uri: str, *, read_only: bool = False) -> Graph | RemoteGraph:
     """Open the graph at a URI of `resolve_graph`: a folder, a bucket, or one behind a server."""
     if is_served(uri):
@@ -142,7 +157,7 @@ def _in_cluster(cluster: str, graph_id: str | None) -> str:
     """Return the storage of a graph of a cluster: a name in the config file, a directory or a URI."""
     from omnigraph.cluster.lookup import locate_graph
 
-    return locate_graph(current_config().clusters.get(cluster, cluster), graph_id)
+    return locate_graph(find_cluster(cluster), graph_id)
 
 
 def is_local(uri: str) -> bool:

@@ -40,7 +40,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("embed", "algorithm"), Capability(Kind.DIRECT, UPKEEP.flags | {"--as"})),
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
-    "serve": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
+    "serve": Capability(Kind.DIRECT, frozenset({"--cluster", "--store", "--profile"})),
     "ui": Capability(Kind.DIRECT, frozenset({"--store", "--profile", "--as"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
     "schema infer": LOCAL,

@@ -84,7 +84,9 @@ COMMANDS: Mapping[str, Command] = {
         "omnigraph.cli.repair:app", "Publish tables that were modified outside omnigraph.", Plane.STORAGE
     ),
     "schema": Command("omnigraph.cli.schema:app", "Show and change the schema of a graph."),
-    "serve": Command("omnigraph.cli.serve:app", "Serve a graph over HTTP.", Plane.STORAGE),
+    "serve": Command(
+        "omnigraph.cli.serve:app", "Serve a graph, or those of a cluster, over HTTP.", Plane.STORAGE
+    ),
     "snapshot": Command(
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),

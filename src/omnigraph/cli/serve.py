@@ -1,4 +1,4 @@
-"""`omnigraph serve`: a graph over HTTP."""
+"""`omnigraph serve`: a graph, or the graphs of a cluster, over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.addressing import Place, resolve_graph
+from omnigraph.cli.addressing import Place, resolve_cluster, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.start import command
 from omnigraph.errors import BadRequest, MissingExtra
@@ -49,7 +49,7 @@ def serve(
     ] = False,
     workers: Annotated[
         int,
-        typer.Option("--workers", help="How many processes serve the graph.", min=1, max=64, metavar="N"),
+        typer.Option("--workers", help="How many processes serve.", min=1, max=64, metavar="N"),
     ] = 1,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", help="A certificate chain, for HTTPS.", metavar="FILE")
@@ -58,12 +58,18 @@ def serve(
         Path | None, typer.Option("--tls-key", help="The key of the certificate.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Serve a graph over HTTP until Ctrl-C or SIGTERM.
+    """Serve a graph, or what was applied of a --cluster, over HTTP until Ctrl-C or SIGTERM.
 
     Tokens are named by OMNIGRAPH_SERVER_BEARER_TOKENS_FILE and its like. The address is printed as
     OMNIGRAPH_LISTEN_ADDR=HOST:PORT once requests are answered.
     """
-    store = resolve_graph(place=place)
+    cluster = resolve_cluster(place=place)
+    store = resolve_graph(place=place) if cluster is None else None
+    if cluster is not None and (policy or server_policy or queries):
+        raise BadRequest(
+            "a cluster has its own policies and stored queries",
+            remedy="declare them in cluster.yaml, and leave out --policy, --server-policy and --queries",
+        )
     if (tls_cert is None) != (tls_key is None):
         raise BadRequest("--tls-cert and --tls-key go together")
     require_packages("omnigraph serve")
@@ -84,6 +90,7 @@ def serve(
             limits=settings.Limits.from_environment(),
             cors_origins=settings.cors_origins(),
             workers=workers,
+            cluster=cluster,
         )
     )
 

@@ -13,6 +13,7 @@ Read in this order:
     apply.py, graph_work.py              converge: the effects, each inside a recovery file
     demotion.py, next_state.py           what a failure blocks, and the ledger after an apply
     refresh.py, live.py                  record what is really there
+    lookup.py, serving.py                graphs by their cluster; what a server serves of it
     diagnostics.py, codes.py             findings with stable codes
     session.py                           what all commands share; validate.py, plan_command.py, approve.py,
                                          status.py: the others

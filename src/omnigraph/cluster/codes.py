@@ -104,4 +104,14 @@ CODES: Mapping[str, Code] = {
     "catalog_payload_mismatch": _warning("a published query or policy was changed"),
     "catalog_payload_read_error": _error("a published query or policy cannot be read"),
     "graph_observation_error": _error("a declared graph is there and cannot be opened"),
+    # Server boot.
+    "cluster_state_missing": _error("a server found no ledger"),
+    "cluster_empty": _error("a server found a ledger without graphs"),
+    "cluster_no_healthy_graphs": _error("no graph of the ledger can be served"),
+    "cluster_recovery_unattributed": _error("a recovery file names no graph"),
+    "catalog_payload_digest_mismatch": _error("a server found a published query or policy that was changed"),
+    "policy_bindings_missing": _error("the ledger does not say what a policy is bound to"),
+    "embedding_provider_missing": _error("a graph needs a provider that the ledger does not have"),
+    "embedding_profile_missing": _error("the ledger has no profile of a provider"),
+    "embedding_profile_digest_mismatch": _error("the profile of a provider does not have its digest"),
 }

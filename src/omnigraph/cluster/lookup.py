@@ -22,7 +22,7 @@ def locate_graph(cluster: str, graph_id: str | None) -> str:
 
     `cluster` is a storage root with a scheme, or the directory of a `cluster.yaml`.
     """
-    root = _open_root(cluster)
+    root = open_cluster(cluster)
     state = _read_state(cluster, root)
     applied = [name_of(address) for address in sorted(state.resources) if kind_of(address) is Kind.GRAPH]
     if graph_id is None and len(applied) > 1:
@@ -46,7 +46,8 @@ def refuse_managed(uri: str, command: str) -> None:
         raise ManagedByCluster(place.uri, root.location.uri, command)
 
 
-def _open_root(cluster: str) -> ClusterRoot:
+def open_cluster(cluster: str) -> ClusterRoot:
+    """Return the storage root of a cluster: a URI with a scheme, or the directory of a `cluster.yaml`."""
     if "://" in cluster:
         return ClusterRoot.at(Location.parse(cluster))
     findings = Findings()

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import EmbeddingNotConfigured
 
-Provider = Literal["openai", "gemini", "http", "offline", "mock"]
-PROVIDERS: tuple[str, ...] = get_args(Provider)
+EmbedProvider = Literal["openai", "gemini", "http", "offline", "mock"]
+PROVIDERS: tuple[str, ...] = get_args(EmbedProvider)
 
 PROVIDER_SETTING = "OMNIGRAPH_EMBED_PROVIDER"
 MODEL_SETTING = "OMNIGRAPH_EMBED_MODEL"
@@ -25,7 +25,7 @@ MOCK_SETTING = "OMNIGRAPH_EMBEDDINGS_MOCK"
 OFFLINE_MODEL = "wordllama-l2-supercat"
 DEFAULT_TIMEOUT = 30.0
 
-_SPELLINGS: dict[str, Provider] = {
+_SPELLINGS: dict[str, EmbedProvider] = {
     "openai": "openai",
     "gemini": "gemini",
     "http": "http",
@@ -53,7 +53,7 @@ _NO = frozenset({"", "0", "false", "no", "off"})
 class EmbedSettings:
     """A complete choice of provider; `choose` and `from_environment` make only usable ones."""
 
-    provider: Provider
+    provider: EmbedProvider
     model: str
     base_url: str = ""
     """Where the provider is; empty for those that need no network."""
@@ -104,8 +104,31 @@ class EmbedSettings:
             timeout=_parse_seconds(value(TIMEOUT_SETTING)),
         )
 
+    @classmethod
+    def from_profile(
+        cls, profile: Mapping[str, str], environment: Mapping[str, str] | None = None
+    ) -> EmbedSettings:
+        """The settings of a declared provider; the environment has the key that `${NAME}` stands for."""
+        key, known = profile.get("api_key"), os.environ if environment is None else environment
+        return cls.choose(
+            profile["kind"],
+            model=profile.get("model"),
+            base_url=profile.get("base_url"),
+            api_key=None if key is None else _look_up(key, known),
+        )
 
-def _choose_model(provider: Provider, model: str | None) -> str:
+
+def _look_up(reference: str, environment: Mapping[str, str]) -> str:
+    name = reference.removeprefix("${").removesuffix("}")
+    found = environment.get(name, "").strip()
+    if not found:
+        raise EmbeddingNotConfigured(
+            f"the key of the embedding provider is in {name}, which is not set", remedy=f"set {name}"
+        )
+    return found
+
+
+def _choose_model(provider: EmbedProvider, model: str | None) -> str:
     chosen = model or _MODELS.get(provider)
     if chosen is None:
         raise EmbeddingNotConfigured(
@@ -122,7 +145,7 @@ def _choose_model(provider: Provider, model: str | None) -> str:
     return chosen
 
 
-def _choose_address(provider: Provider, base_url: str | None) -> str:
+def _choose_address(provider: EmbedProvider, base_url: str | None) -> str:
     chosen = (base_url or _URLS.get(provider, "")).rstrip("/")
     if not chosen:
         raise EmbeddingNotConfigured(
@@ -141,7 +164,7 @@ def _choose_address(provider: Provider, base_url: str | None) -> str:
     return chosen
 
 
-def _find_address_fault(provider: Provider, url: str) -> str | None:
+def _find_address_fault(provider: EmbedProvider, url: str) -> str | None:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -165,7 +188,7 @@ def _is_localhost(host: str) -> bool:
         return host == "localhost"
 
 
-def _choose_key(provider: Provider, api_key: str | None) -> str | None:
+def _choose_key(provider: EmbedProvider, api_key: str | None) -> str | None:
     if api_key is None:
         if provider == "http":
             return None

@@ -10,7 +10,7 @@
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
     │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
-    │   ├── UnsupportedMediaType, ClusterUnreadable
+    │   ├── UnsupportedMediaType, ClusterUnreadable, NoHealthyGraphs
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive, PipelineDuplicateKey
     │   └── PipelineInvalid           a pipeline file is wrong; carries positions
@@ -61,6 +61,7 @@ from omnigraph.errors.cluster import (
     ClusterUnreadable,
     GraphNotApplied,
     ManagedByCluster,
+    NoHealthyGraphs,
 )
 from omnigraph.errors.conflict import (
     AlreadyInitialized,
@@ -241,6 +242,7 @@ __all__ = [
     "MethodNotAllowed",
     "MissingExtra",
     "NoCommonCommit",
+    "NoHealthyGraphs",
     "NotFound",
     "OmnigraphError",
     "ParameterError",

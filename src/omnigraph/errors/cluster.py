@@ -18,6 +18,18 @@ class ClusterUnreadable(BadRequest):
         self.cluster = cluster
 
 
+class NoHealthyGraphs(BadRequest):
+    """Every graph of a cluster is left out, so there is nothing to serve."""
+
+    code = "cluster_no_healthy_graphs"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"no graph of the cluster can be served: {reason}", remedy="run `omnigraph cluster status`"
+        )
+        self.reason = reason
+
+
 class GraphNotApplied(NotFound):
     """The ledger of a cluster has no such graph."""
 

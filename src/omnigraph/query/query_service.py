@@ -134,8 +134,8 @@ class QueryService:
         return reading(Reader(opened, self._current_embedder), compiled, values, pinned, read.limits)
 
     def _current_embedder(self) -> Embedder | None:
-        """Return the embedder of the current environment; opened again when its settings change."""
-        settings = EmbedSettings.from_environment()
+        """Return the embedder of the graph, or of the environment; opened again when its settings change."""
+        settings = self.opened().embedding or EmbedSettings.from_environment()
         if settings is None:
             return None
         known = self._opened_embedder

@@ -2,9 +2,9 @@
 
 settings.py         what a server was started with: options and environment
 start.py            starts a server: tokens, graphs, policies, then the socket
-boot.py             the graphs to serve: one store now; opens them and reports those that failed
+sources.py          what to serve, as values; one store is a source, cluster_source.py another
+boot.py             opens what a source names, and leaves out what fails
 supervisor.py       with --workers: starts, replaces and ends worker processes (worker_process.py)
-frozen_source.py    what workers that start later serve: the files as they were at the start
 board.py            what workers share: a folder; numbers.py: numbers in a file of it
 listen.py           binds, announces the address, serves until a signal; the only file that knows granian
 route.py            what a route is

@@ -57,7 +57,7 @@ class Application:
         self.service = service
         self.routes = routes
         self._handlers = handlers
-        self._tree = RouteTree(routes, service.booted.flat)
+        self._tree = RouteTree(routes, service.booted.plan.flat)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""

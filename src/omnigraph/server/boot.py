@@ -1,83 +1,37 @@
-"""The graphs to serve, and how they are opened.
+"""Open the graphs that a source names, with their policies, stored queries and embedding providers.
 
-A source says what to serve; one store is one, a cluster will be another. Nothing else knows which it is.
+A source is a store or a cluster; nothing here knows which. A graph that fails is left out: the others are
+served without it.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import field
-from pathlib import Path
-from typing import Any, Protocol
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.errors import BadRequest, OmnigraphError
+from omnigraph.embed.settings import EmbedSettings
+from omnigraph.errors import BadRequest, NoHealthyGraphs, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
 from omnigraph.phases import PhaseListener, report_phases_to
+from omnigraph.policy.actions import Kind
 from omnigraph.policy.policy import Policy
 from omnigraph.server.auth import Tokens
 from omnigraph.server.authorize import RuntimeState
 from omnigraph.server.settings import ServeOptions
+from omnigraph.server.sources import GraphSource, PolicyText, ServingPlan
+from omnigraph.server.stored_queries import StoredQueries, load_stored_queries
 
-DEFAULT_GRAPH = "default"
 MOST_AT_ONCE = 4
 RESERVED = frozenset({"policies", "healthz", "openapi", "graphs"})
 
 _GRAPH_ID = re.compile("[a-zA-Z0-9-]{1,64}")
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class GraphSource:
-    """A graph to serve: where it is, and the files of its policy and its stored queries."""
-
-    graph_id: str
-    uri: str
-    policy: Path | None = None
-    queries: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ServingPlan:
-    """What a source wants served."""
-
-    graphs: Sequence[GraphSource]
-    server_policy: Path | None = None
-    flat: str | None = None
-    """The graph whose routes are mounted at the root as well."""
-    is_managed: bool = False
-    """Whether a declared deployment owns the schemas, so that they are not changed over HTTP."""
-    diagnostics: Sequence[str] = ()
-
-
-class BootSource(Protocol):
-    """Where a server learns what to serve."""
-
-    @property
-    def name(self) -> str:
-        """What logs call it."""
-
-    def load(self) -> ServingPlan:
-        """Return what is to be served now."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSource:
-    """One graph, without a cluster."""
-
-    options: ServeOptions
-    name: str = "store"
-
-    def load(self) -> ServingPlan:
-        """Return the one graph, with its routes at the root too."""
-        chosen = self.options
-        graph = GraphSource(DEFAULT_GRAPH, chosen.store, chosen.policy, chosen.queries)
-        return ServingPlan((graph,), chosen.server_policy, flat=DEFAULT_GRAPH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +41,7 @@ class ServedGraph:
     graph_id: str
     graph: Graph
     policy: Policy | None = None
-    queries: Mapping[str, Any] = field(default_factory=dict)
+    queries: StoredQueries = field(default_factory=dict)
     """The stored queries, by name."""
     is_managed: bool = False
 
@@ -96,24 +50,22 @@ class ServedGraph:
 class Booted:
     """What a server serves."""
 
+    plan: ServingPlan
+    """What it was opened from."""
     state: RuntimeState
     graphs: Mapping[str, ServedGraph]
-    server_policy: Policy | None
-    flat: str | None
+    server_policy: Policy | None = None
+
+    def close(self) -> None:
+        """Close all graphs."""
+        for served in self.graphs.values():
+            served.graph.close()
 
 
-LoadPolicy = Callable[[Path, str | None], Policy]
-"""Parses a bundle for a graph of this id, or for the server."""
-LoadQueries = Callable[[Sequence[Path], Graph], Mapping[str, Any]]
-"""Reads stored queries and checks them against the schema of a graph."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loaders:
-    """What reads the files that a source names."""
-
-    policy: LoadPolicy
-    queries: LoadQueries
+def serve_alone(served: ServedGraph) -> Booted:
+    """Return one graph that is open, for everybody who connects, with its routes at the root too."""
+    plan = ServingPlan((GraphSource(served.graph_id, served.graph.uri),), flat=served.graph_id)
+    return Booted(plan, RuntimeState.OPEN, {served.graph_id: served})
 
 
 def check_graph_id(graph_id: str) -> str:
@@ -144,36 +96,31 @@ def decide_state(tokens: Tokens, *, has_policy: bool, unauthenticated: bool) -> 
 
 
 def boot(
-    source: BootSource,
+    plan: ServingPlan,
     tokens: Tokens,
     options: ServeOptions,
-    loaders: Loaders,
     listener: PhaseListener = lambda _: nullcontext(),
 ) -> Booted:
-    """Open what a source names; a graph that fails is left out, unless all are required.
+    """Open what a plan names; a graph that fails is left out, unless all are required.
 
     `listener` gets the phases of opening, such as recoveries.
     """
-    plan = source.load()
     for diagnostic in plan.diagnostics:
         _log.warning("startup diagnostic: %s", diagnostic)
     if plan.diagnostics and options.require_all_graphs:
         raise BadRequest(f"a graph cannot be served: {plan.diagnostics[0]}")
-    has_policy = plan.server_policy is not None or any(graph.policy for graph in plan.graphs)
-    state = decide_state(tokens, has_policy=has_policy, unauthenticated=options.unauthenticated)
+    state = decide_state(tokens, has_policy=plan.has_policy, unauthenticated=options.unauthenticated)
     _warn_about(state)
-    server_policy = None if plan.server_policy is None else loaders.policy(plan.server_policy, None)
-    graphs = _open_all(plan, loaders, listener, require_all=options.require_all_graphs)
-    return Booted(state, graphs, server_policy, plan.flat)
+    server_policy = None if plan.server_policy is None else _parse_policy(plan.server_policy, None)
+    graphs = _open_all(plan, listener, require_all=options.require_all_graphs)
+    return Booted(plan, state, graphs, server_policy)
 
 
-def _open_all(
-    plan: ServingPlan, loaders: Loaders, listener: PhaseListener, *, require_all: bool
-) -> dict[str, ServedGraph]:
+def _open_all(plan: ServingPlan, listener: PhaseListener, *, require_all: bool) -> dict[str, ServedGraph]:
     opened: dict[str, ServedGraph] = {}
     failures: list[OmnigraphError] = []
     with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        for found in pool.map(lambda graph: _try_open(graph, plan, loaders, listener), plan.graphs):
+        for found in pool.map(lambda graph: _try_open(graph, plan, listener), plan.graphs):
             if isinstance(found, ServedGraph):
                 opened[found.graph_id] = found
             else:
@@ -181,31 +128,47 @@ def _open_all(
     if failures and (require_all or not opened):
         for graph in opened.values():
             graph.graph.close()
-        raise failures[0]
+        raise _explain(plan, failures[0], require_all=require_all)
     return opened
 
 
+def _explain(plan: ServingPlan, first: OmnigraphError, *, require_all: bool) -> OmnigraphError:
+    """Return why nothing is served; one graph that stands alone is its own reason."""
+    if require_all or not plan.is_managed:
+        return first
+    return NoHealthyGraphs(first.message)
+
+
 def _try_open(
-    source: GraphSource, plan: ServingPlan, loaders: Loaders, listener: PhaseListener
+    source: GraphSource, plan: ServingPlan, listener: PhaseListener
 ) -> ServedGraph | OmnigraphError:
     try:
         with report_phases_to(listener):
-            return _open(source, plan, loaders)
+            return _open(source, plan)
     except OmnigraphError as error:
         _log.warning("graph '%s' is not served: %s", source.graph_id, error)
         return error
 
 
-def _open(source: GraphSource, plan: ServingPlan, loaders: Loaders) -> ServedGraph:
+def _open(source: GraphSource, plan: ServingPlan) -> ServedGraph:
     graph_id = check_graph_id(source.graph_id)
-    policy = None if source.policy is None else loaders.policy(source.policy, graph_id)
-    graph = open_graph(source.uri, policy=policy)  # the engine asks it again at the head of every write
+    policy = None if source.policy is None else _parse_policy(source.policy, graph_id)
+    embedding = None if source.embedding is None else EmbedSettings.from_profile(source.embedding)
+    # The engine asks the policy again at the head of every write.
+    graph = open_graph(source.uri, policy=policy, embedding=embedding)
     try:
-        queries = loaders.queries(source.queries, graph) if source.queries else {}
+        queries = load_stored_queries(source.queries, graph)
     except OmnigraphError:
         graph.close()
         raise
     return ServedGraph(graph_id, graph, policy, queries, plan.is_managed)
+
+
+def _parse_policy(bundle: PolicyText, graph_id: str | None) -> Policy:
+    """Parse the bundle of a graph, or of the server."""
+    if graph_id is None:
+        return Policy.parse(bundle.text, name=bundle.name, kind=Kind.SERVER)
+    return Policy.parse(bundle.text, name=bundle.name, kind=Kind.GRAPH, graph=graph_id)
 
 
 def _warn_about(state: RuntimeState) -> None:

@@ -76,7 +76,8 @@ class Limits:
 class ServeOptions:
     """The options of `omnigraph serve`."""
 
-    store: str
+    store: str | None
+    """The graph to serve; None with a cluster."""
     bind: Bind
     policy: Path | None = None
     server_policy: Path | None = None
@@ -89,6 +90,8 @@ class ServeOptions:
     cors_origins: tuple[str, ...] = ()
     workers: int = 1
     """How many processes serve."""
+    cluster: str | None = None
+    """The cluster to serve: a directory or a storage URI."""
 
 
 def is_set(name: str, environment: Mapping[str, str] = os.environ) -> bool:

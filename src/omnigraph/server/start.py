@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 
 from starlette.types import ASGIApp
 
-from omnigraph.policy.actions import Kind
-from omnigraph.policy.policy import Policy
+from omnigraph.errors import BadRequest
 from omnigraph.server.app import build_app
 from omnigraph.server.auth import Tokens, load_tokens
 from omnigraph.server.board import Board
-from omnigraph.server.boot import BootSource, Loaders, StoreSource, boot
+from omnigraph.server.boot import boot
 from omnigraph.server.engine_phases import EnginePhases
-from omnigraph.server.frozen_source import FrozenSource, freeze
 from omnigraph.server.handlers import HANDLERS
 from omnigraph.server.listen import bind_socket, check_certificate, listen, warn_about
 from omnigraph.server.logs import set_up_logs
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import ServeOptions
-from omnigraph.server.stored_queries import load_stored_queries
+from omnigraph.server.sources import BootSource, FixedSource, StoreSource
 from omnigraph.server.supervisor import WorkerSetup, supervise
 from omnigraph.server.tracing import open_tracing
 
@@ -34,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 def serve(options: ServeOptions) -> None:
-    """Serve one store until a signal."""
+    """Serve a store or a cluster until a signal."""
     check_certificate(options)
     set_up_logs()
     tokens = load_tokens()
-    source = StoreSource(options)
+    source = open_source(options)
     if options.workers == 1:
         run_service(source, tokens, options, Board.create(), lambda app: listen(app, options))
     else:
@@ -50,7 +46,7 @@ def run_service(
 ) -> None:
     """Open what a source names, and let `answer` serve it to its end."""
     tracing, opening = open_tracing(), EnginePhases()
-    booted = boot(source, tokens, options, Loaders(load_policy, load_stored_queries), opening)
+    booted = boot(source.load(), tokens, options, opening)
     service = Service(booted, tokens, options.limits, board, tracing)
     service.metrics.recoveries.add(opening.recoveries)
     facts = {
@@ -71,19 +67,19 @@ def run_service(
 
 def _serve_with_workers(source: BootSource, tokens: Tokens, options: ServeOptions) -> None:
     board = Board.create(options.workers)
-    plan = source.load()
-    # A worker that replaces another one must serve what the others serve, whatever has changed on disk.
-    # The first ones read the files themselves, so that mistakes are reported under the names of the files.
-    now, frozen = FrozenSource(source.name, plan), FrozenSource(source.name, freeze(plan, board.folder))
+    fixed = FixedSource(source.name, source.load())
     warn_about(options)
     with bind_socket(options.bind) as bound:
-        setup = WorkerSetup(options, tokens, now, board, bound.fileno())
-        supervise(bound, setup, replace(setup, source=frozen))
+        supervise(bound, WorkerSetup(options, tokens, fixed, board, bound.fileno()))
     _log.info("stopped")
 
 
-def load_policy(path: Path, graph_id: str | None) -> Policy:
-    """Parse the bundle of a graph, or of the server."""
-    if graph_id is None:
-        return Policy.read(path, kind=Kind.SERVER)
-    return Policy.read(path, kind=Kind.GRAPH, graph=graph_id)
+def open_source(options: ServeOptions) -> BootSource:
+    """Return where the server learns what to serve."""
+    if options.cluster is not None:
+        from omnigraph.server.cluster_source import ClusterSource
+
+        return ClusterSource(options.cluster)
+    if options.store is None:
+        raise BadRequest("there is nothing to serve", remedy="name a graph, or a cluster with --cluster")
+    return StoreSource(options.store, options)

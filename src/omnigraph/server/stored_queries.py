@@ -1,13 +1,11 @@
-"""The registry of stored queries: `.gq` files that were read and checked when the server started."""
+"""The registry of stored queries: texts that were parsed and checked when the server started."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.files.source_files import read_source
 from omnigraph.errors import BadRequest, CompileError
 from omnigraph.graph import Graph
 from omnigraph.lang.query import ast
@@ -16,16 +14,15 @@ from omnigraph.lang.query.lint import lint
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
+from omnigraph.server.sources import QueryText
 from omnigraph.server.wire.stored_queries import QueryParameterOutput, StoredQueryOutput
-
-ENDING = ".gq"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """A query by name, and the file it was read from."""
+    """A query by name, and the text it is in."""
 
     name: str
     source: Source
@@ -38,7 +35,7 @@ class StoredQuery:
 
     @property
     def text(self) -> str:
-        """The text of the file; the name selects the query in it."""
+        """The whole text; the name selects the query in it."""
         return self.source.text
 
     def check(self, catalog: Catalog) -> None:
@@ -60,9 +57,11 @@ class StoredQuery:
 StoredQueries = Mapping[str, StoredQuery]
 
 
-def load_stored_queries(paths: Sequence[Path], graph: Graph) -> StoredQueries:
-    """Return the queries of files and folders, checked against the schema of a graph."""
-    found = read_stored_queries(paths)
+def load_stored_queries(texts: Iterable[QueryText], graph: Graph) -> StoredQueries:
+    """Return the queries of texts, checked against the schema of a graph."""
+    found = parse_stored_queries(texts)
+    if not found:
+        return found
     check_stored_queries(found, graph.schema)
     for source in {query.source.name: query.source for query in found.values()}.values():
         for warning in _warnings(source, graph.schema):
@@ -70,12 +69,14 @@ def load_stored_queries(paths: Sequence[Path], graph: Graph) -> StoredQueries:
     return found
 
 
-def read_stored_queries(paths: Iterable[Path]) -> StoredQueries:
-    """Return the queries of files and folders by name; a name that is there twice is an error."""
+def parse_stored_queries(texts: Iterable[QueryText]) -> StoredQueries:
+    """Return the queries of texts by name; a name that is there twice is an error."""
     found: dict[str, StoredQuery] = {}
-    for path in list_files(paths):
-        source = read_source(path)
+    for text in texts:
+        source = Source(text.text, text.name)
         for query in parse_queries(source).queries:
+            if text.chosen is not None and query.name not in text.chosen:
+                continue
             if query.name in found:
                 other = found[query.name].source.name
                 raise BadRequest(
@@ -95,20 +96,8 @@ def check_stored_queries(queries: StoredQueries, catalog: Catalog) -> None:
             where = f"stored query '{query.name}' of '{query.source.name}'"
             raise BadRequest(
                 f"{where} does not fit the schema: {error.message}",
-                remedy="change the query, or take it out of --queries",
+                remedy="change the query, or do not serve it",
             ) from error
-
-
-def list_files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files that paths name: a file itself, and the queries in a folder."""
-    for path in paths:
-        if not path.is_dir():
-            yield path
-            continue
-        inside = sorted(path.glob(f"*{ENDING}"))
-        if not inside:
-            raise BadRequest(f"folder '{path}' has no {ENDING} files", remedy="check --queries")
-        yield from inside
 
 
 def _warnings(source: Source, catalog: Catalog) -> Iterator[str]:

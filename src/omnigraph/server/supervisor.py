@@ -27,11 +27,11 @@ from omnigraph.errors import InternalError, OmnigraphError
 from omnigraph.server.admission import AdmissionTable
 from omnigraph.server.auth import Tokens
 from omnigraph.server.board import Board
-from omnigraph.server.frozen_source import FrozenSource
 from omnigraph.server.listen import accept_connections, print_address
 from omnigraph.server.metrics import RESTARTS
 from omnigraph.server.numbers import NumberFile
 from omnigraph.server.settings import ServeOptions
+from omnigraph.server.sources import FixedSource
 from omnigraph.storage.cache_budget import CACHE_BYTES, read_cache_budget
 
 MODULE = "omnigraph.server.worker_process"
@@ -51,7 +51,8 @@ class WorkerSetup:
 
     options: ServeOptions
     tokens: Tokens
-    source: FrozenSource
+    source: FixedSource
+    """The same for all workers, also for one that replaces another later."""
     board: Board
     descriptor: int
     """The socket, which the worker inherits."""
@@ -68,16 +69,16 @@ class WorkerSetup:
         return msgspec.json.decode(line, type=cls, dec_hook=lambda _, value: Path(value))
 
 
-def supervise(bound: socket.socket, first: WorkerSetup, later: WorkerSetup) -> None:
-    """Serve with several processes until SIGINT or SIGTERM; `later` is for those that replace others."""
-    asyncio.run(_Supervisor(bound, first, later).run())
+def supervise(bound: socket.socket, setup: WorkerSetup) -> None:
+    """Serve with several processes until SIGINT or SIGTERM."""
+    asyncio.run(_Supervisor(bound, setup).run())
 
 
 class _Supervisor:
-    def __init__(self, bound: socket.socket, first: WorkerSetup, later: WorkerSetup) -> None:
-        self._bound, self._first, self._later = bound, first, later
-        self._board = first.board
-        self._actors = len(first.tokens.digests)
+    def __init__(self, bound: socket.socket, setup: WorkerSetup) -> None:
+        self._bound, self._setup = bound, setup
+        self._board = setup.board
+        self._actors = len(setup.tokens.digests)
         self._stopping = asyncio.Event()
         self._counters = NumberFile(self._board.supervisor_counters)
 
@@ -95,7 +96,7 @@ class _Supervisor:
 
     async def _start_all(self) -> list[_Worker]:
         """Start all workers; nothing when the server is stopped meanwhile. If one cannot start, none does."""
-        workers = [await _Worker.start(self._first, index) for index in range(self._board.count)]
+        workers = [await _Worker.start(self._setup, index) for index in range(self._board.count)]
         try:
             ready = asyncio.gather(*(worker.wait_until_ready() for worker in workers))
             if await self._unless_stopping(ready):
@@ -120,7 +121,7 @@ class _Supervisor:
         await self._end([worker])
 
     async def _replace(self, ended: _Worker) -> _Worker:
-        worker = await _Worker.start(self._later, ended.index)
+        worker = await _Worker.start(self._setup, ended.index)
         try:
             if await self._unless_stopping(asyncio.ensure_future(worker.wait_until_ready())):
                 await worker.serve()

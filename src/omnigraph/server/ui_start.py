@@ -13,14 +13,14 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.graph import open as open_graph
 from omnigraph.server.app import build_app
 from omnigraph.server.auth import Tokens
-from omnigraph.server.authorize import RuntimeState
-from omnigraph.server.boot import DEFAULT_GRAPH, Booted, ServedGraph
+from omnigraph.server.boot import ServedGraph, serve_alone
 from omnigraph.server.handlers import HANDLERS
 from omnigraph.server.listen import listen
 from omnigraph.server.logs import set_up_logs
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import Bind, Limits, ServeOptions
+from omnigraph.server.sources import DEFAULT_GRAPH, read_query_files
 from omnigraph.server.stored_queries import load_stored_queries
 from omnigraph.server.ui_page import INDEX, read_page_file
 
@@ -44,12 +44,10 @@ def explore(options: ExploreOptions) -> None:
     read_page_file(INDEX)
     set_up_logs({"OMNIGRAPH_LOG": "warning"})
     graph = open_graph(options.store, read_only=options.read_only)
-    queries = load_stored_queries(options.queries, graph) if options.queries else {}
-    served = ServedGraph(DEFAULT_GRAPH, graph, queries=queries)
+    texts = read_query_files(options.queries)
+    served = ServedGraph(DEFAULT_GRAPH, graph, queries=load_stored_queries(texts, graph))
     limits = Limits.from_environment()
-    service = Service(
-        Booted(RuntimeState.OPEN, {DEFAULT_GRAPH: served}, None, DEFAULT_GRAPH), Tokens(), limits
-    )
+    service = Service(serve_alone(served), Tokens(), limits)
     token = service.sessions.make_personal(options.actor)
 
     def show(bound: socket.socket) -> None:

@@ -110,7 +110,7 @@ class EmbedRequest:
 
 
 def embed(graph: OpenGraph, branch: str, options: EmbedOptions) -> EmbedResult:
-    """Fill the vectors of a branch, by the provider that the environment names."""
+    """Fill the vectors of a branch, by the provider of the graph, or that of the environment."""
     types, batch = options.get("types"), options.get("batch", ROWS_PER_COMMIT)
     request = EmbedRequest(
         None if types is None else (types,) if isinstance(types, str) else tuple(types),
@@ -122,8 +122,9 @@ def embed(graph: OpenGraph, branch: str, options: EmbedOptions) -> EmbedResult:
         raise InvalidValue(f"batch must be at least 1, got {batch}")
     author = Author(branch, options.get("actor"), message=options.get("message"))
     choose = partial(select_engine, options.get("engine", "auto"))
+    settings = graph.embedding or EmbedSettings.from_environment()
     with progress_to(options.get("progress")):
-        return fill_vectors(graph, author, request, EmbedSettings.from_environment(), choose)
+        return fill_vectors(graph, author, request, settings, choose)
 
 
 def fill_vectors(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.graph import lineage
 from omnigraph.engine.graph.coordinator import (
     Coordinator,
@@ -96,6 +97,8 @@ class OpenGraph:
         self.read_only = read_only
         self.permissions = Permissions()
         """Asked at the head of every writer."""
+        self.embedding: EmbedSettings | None = None
+        """How texts are embedded; None leaves it to the environment."""
         self.has_current_schema_files = True
         """Whether the schema files had the shape this release writes when the graph was opened."""
         self.last_schema: LiveSchema | None = None

@@ -65,7 +65,7 @@ def reopen_graph(opened: OpenGraph) -> OpenGraph:
 
     opened.root.tables.forget()
     fresh = OpenGraph.open(opened.root, read_only=opened.read_only)
-    fresh.permissions = opened.permissions
+    fresh.permissions, fresh.embedding = opened.permissions, opened.embedding
     if not fresh.read_only:
         finish_completed_writes(fresh)
     return fresh

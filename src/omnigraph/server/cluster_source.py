@@ -1,0 +1,35 @@
+"""A cluster as a source: what its ledger says was applied, from published copies that were verified."""
+
+from __future__ import annotations
+
+from omnigraph.cluster.serving import AppliedGraph, AppliedText, read_serving
+from omnigraph.deferred_dataclass import dataclass
+from omnigraph.server.sources import GraphSource, PolicyText, QueryText, ServingPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSource:
+    """The graphs of a cluster: a directory with `cluster.yaml`, or a storage URI."""
+
+    cluster: str
+    name: str = "cluster"
+
+    def load(self) -> ServingPlan:
+        """Return what was applied last; the files of the configuration are never served."""
+        found = read_serving(self.cluster)
+        return ServingPlan(
+            tuple(_graph_source(one) for one in found.graphs),
+            _policy(found.server_policy),
+            is_managed=True,
+            diagnostics=tuple(str(one) for one in found.quarantined),
+            has_policy=found.has_policy,
+        )
+
+
+def _graph_source(graph: AppliedGraph) -> GraphSource:
+    queries = tuple(QueryText(one.name, one.text, one.symbols) for one in graph.queries)
+    return GraphSource(graph.id, graph.uri, _policy(graph.policy), queries, graph.embedding, graph.digest)
+
+
+def _policy(found: AppliedText | None) -> PolicyText | None:
+    return None if found is None else PolicyText(found.name, found.text)
