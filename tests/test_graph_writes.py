@@ -16,7 +16,7 @@ import pytest
 import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.cli.main import main
-from omnigraph.engine.load.sources import small_files
+from omnigraph.engine.load.sources import item_reader
 from omnigraph.engine.rows.ids import generate_ids
 from omnigraph.engine.write.mutate import WriteCounts
 from omnigraph.storage.location import Location
@@ -561,7 +561,7 @@ def test_skipped_rows_are_reported_for_every_stage(graph: og.Graph, people: Path
 def test_progress_counts_bytes_and_lines(
     graph: og.Graph, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_files, "SMALL", 0)  # one file after the other
+    monkeypatch.setattr(item_reader, "SMALL", 0)  # one file after the other
     more = write_records(tmp_path / "more.jsonl", {"type": "Log", "data": {"msg": "x"}})
     heard: list[og.Progress] = []
     graph.load([people, more], mode="append", progress=heard.append)

@@ -76,11 +76,10 @@ if TYPE_CHECKING:
     from omnigraph.engine.merge.merge_inputs import MergeOutcome
     from omnigraph.engine.merge.resolutions import ResolutionsInput
     from omnigraph.engine.merge.result import MergePreview, MergeResult
-    from omnigraph.engine.rows.blob_reader import Blob
+    from omnigraph.engine.rows.blobs import Blob
     from omnigraph.engine.rows.violations import Violation
     from omnigraph.engine.schema_apply.apply import SchemaResult
-    from omnigraph.engine.tasks.runner import EngineName
-    from omnigraph.engine.tasks.task_metrics import TaskMetrics
+    from omnigraph.engine.tasks.runner import EngineName, TaskMetrics
     from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
     from omnigraph.engine.write.builder import WriteBlock
     from omnigraph.engine.write.mutate import MutationResult, WriteCounts
@@ -420,7 +419,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "ExportOutput",
             "BinaryStream",
         ),
-        "omnigraph.engine.rows.blob_reader": ("Blob",),
+        "omnigraph.engine.rows.blobs": ("Blob",),
     },
     "Embeddings": {
         "omnigraph.engine.embedding.result": ("EmbedOptions", "EmbedResult", "FilledProperty"),
@@ -467,7 +466,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     "Maintenance": {
         "omnigraph.engine.maintenance.ensure_indexes": ("IndexResult",),
         "omnigraph.storage.indexes": ("RefusedIndex",),
-        "omnigraph.engine.tasks.task_metrics": ("TaskMetrics",),
+        "omnigraph.engine.tasks.runner": ("TaskMetrics",),
         "omnigraph.engine.maintenance.optimize": ("OptimizeResult", "OptimizedTable", "TableSize"),
         "omnigraph.engine.maintenance.cleanup.policy": ("CleanupPolicy",),
         "omnigraph.engine.maintenance.cleanup.run_cleanup": ("CleanupResult",),

@@ -393,7 +393,7 @@ class Graph:
         from omnigraph.engine.load.loader import load as run_load
         from omnigraph.engine.load.request import LoadRequest
         from omnigraph.engine.load.spool import open_inputs
-        from omnigraph.engine.tasks.task_metrics import collect_metrics
+        from omnigraph.engine.tasks.runner import collect_metrics
         from omnigraph.engine.write.transaction import Author
         from omnigraph.lineage import describe_inputs, record_run
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ExportOutput,
         ExportResult,
     )
-    from omnigraph.engine.rows.blob_reader import Blob
+    from omnigraph.engine.rows.blobs import Blob
     from omnigraph.engine.tasks.runner import EngineName
 
 
@@ -107,7 +107,7 @@ class Snapshot:
         self, type_name: str, id: str, property_name: str, *, entity: Literal["node", "edge"] = "node"
     ) -> Blob:
         """One Blob: its size and etag, and its bytes when they are asked for, as in `.read()`."""
-        from omnigraph.engine.rows.blob_reader import find_blob
+        from omnigraph.engine.rows.blobs import find_blob
 
         return find_blob(self._queries.opened(), self._pinned, entity, type_name, id, property_name)
 

@@ -75,7 +75,7 @@ def test_an_edge_has_blobs_too_and_an_empty_one_is_not_null(
 
 
 def test_a_large_one_comes_in_parts(docs: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omnigraph.engine.rows.blob_reader.PART_BYTES", 100)
+    monkeypatch.setattr("omnigraph.engine.rows.blobs.PART_BYTES", 100)
     with graph.open(docs, read_only=True) as opened:
         parts = list(opened.snapshot().blob("Doc", "a", "body").parts(offset=50))
     assert [len(part) for part in parts] == [100] * 7 + [18]

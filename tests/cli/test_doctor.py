@@ -15,7 +15,7 @@ import pytest
 
 from omnigraph import errors, failpoints, graph
 from omnigraph.cli.main import main
-from omnigraph.engine.constraints import cardinality
+from omnigraph.engine.constraints import edge_rules
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged
@@ -309,7 +309,7 @@ def test_what_is_no_graph_is_reported(uri: str, refused: Callable[..., tuple[str
     assert refused("recover", f"{uri}-elsewhere", "--dry-run")[0] == "graph_not_found"
 
 
-@pytest.mark.parametrize("rows_per_bucket", [cardinality.ROWS_PER_BUCKET, 7])
+@pytest.mark.parametrize("rows_per_bucket", [edge_rules.ROWS_PER_BUCKET, 7])
 def test_nodes_with_fewer_edges_than_their_minimum_are_listed(
     tmp_path: Path,
     run: Callable[..., str],
@@ -317,7 +317,7 @@ def test_nodes_with_fewer_edges_than_their_minimum_are_listed(
     monkeypatch: pytest.MonkeyPatch,
     rows_per_bucket: int,
 ) -> None:
-    monkeypatch.setattr(cardinality, "ROWS_PER_BUCKET", rows_per_bucket)
+    monkeypatch.setattr(edge_rules, "ROWS_PER_BUCKET", rows_per_bucket)
     uri = str(tmp_path / "teams.omni")
     schema = """
     node Person { handle: String @key }

@@ -19,10 +19,10 @@ from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.upkeep import after_write as tidy
-from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep import index_catch_up as reach
 from omnigraph.engine.upkeep import index_upkeep
 from omnigraph.engine.upkeep.declared_indexes import declared_indexes
-from omnigraph.engine.upkeep.index_lag import EXTEND_ROWS
+from omnigraph.engine.upkeep.index_catch_up import EXTEND_ROWS
 from omnigraph.errors import RecoveryRequired
 from omnigraph.graph import Graph
 from omnigraph.storage.indexes import read_coverage

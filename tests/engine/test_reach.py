@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, IndexKind
-from omnigraph.engine.upkeep.index_lag import (
+from omnigraph.engine.upkeep.index_catch_up import (
     EXTEND_ROWS,
     MOST_ROWS,
     TEXT_ROWS,

@@ -14,7 +14,7 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
 from omnigraph.engine.upkeep.after_write import SETTING
-from omnigraph.engine.upkeep.index_lag import EXTEND_ROWS
+from omnigraph.engine.upkeep.index_catch_up import EXTEND_ROWS
 from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS, TIERS
 from omnigraph.engine.write.transaction import Author
 from omnigraph.storage.location import Location

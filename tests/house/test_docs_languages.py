@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.constraints.pending_rows import PendingLimits
+from omnigraph.engine.write.pending_rows import PendingLimits
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.compile import TYPE_CODES, compile_parsed

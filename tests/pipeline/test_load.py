@@ -21,7 +21,7 @@ from omnigraph.engine.load.sources import plan
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.upkeep import after_write as tidy
-from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep import index_catch_up as reach
 from omnigraph.engine.upkeep import index_upkeep
 from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.graph import Graph

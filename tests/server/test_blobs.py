@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.rows.blob_reader import Blob
+from omnigraph.engine.rows.blobs import Blob
 from omnigraph.errors import UnsatisfiableRange
 from omnigraph.server.blobs import FoundBlob, redirect
 from omnigraph.server.conditions import ByteRange, matches_strongly, matches_weakly, parse_range

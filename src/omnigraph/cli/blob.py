@@ -15,7 +15,7 @@ from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, Branch, Commit
 from omnigraph.cli.output import print_result
 from omnigraph.engine.files.atomic_output import new_file
-from omnigraph.engine.rows.blob_reader import Blob, require_range
+from omnigraph.engine.rows.blobs import Blob, require_range
 from omnigraph.errors import BadRequest, StorageFailure
 
 if TYPE_CHECKING:

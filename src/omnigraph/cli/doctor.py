@@ -16,7 +16,7 @@ from omnigraph.cli.output import print_result
 from omnigraph.cli.recover import prospect_json, prospect_line
 from omnigraph.display.text import format_value
 from omnigraph.engine.commit.recovery.drift import LATE_RECOVERY, MAINTENANCE, MISSING
-from omnigraph.engine.constraints.cardinality import BelowMinimum
+from omnigraph.engine.constraints.edge_rules import BelowMinimum
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_without_recovery

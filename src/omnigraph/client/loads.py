@@ -21,9 +21,8 @@ from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
 from omnigraph.engine.load.sources.item import Format
-from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
 from omnigraph.engine.load.sources.pipes import ReceivedPipe, receive_pipes
-from omnigraph.engine.load.spool import is_frame, require_paths
+from omnigraph.engine.load.spool import as_arrow, is_frame, is_table, require_paths
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected, ResourceLimitExceeded

@@ -18,7 +18,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.graph.layout import EntityKind
 from omnigraph.engine.graph.lineage import Commit
-from omnigraph.engine.rows.blob_reader import Blob
+from omnigraph.engine.rows.blobs import Blob
 from omnigraph.errors import OmnigraphError
 from omnigraph.query.result import Result
 from omnigraph.snapshot import TableInfo

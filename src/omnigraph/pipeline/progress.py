@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.tasks.task_metrics import TaskMetrics, add_metrics, collects_metrics
+from omnigraph.engine.tasks.runner import TaskMetrics, add_metrics, collects_metrics
 from omnigraph.errors import OmnigraphError, PipelineCancelled
 from omnigraph.pipeline.connection import is_connect
 from omnigraph.pipeline.failures import translate_failures

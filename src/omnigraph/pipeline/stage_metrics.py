@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from omnigraph.engine.tasks.task_metrics import TaskMetrics
+from omnigraph.engine.tasks.runner import TaskMetrics
 
 
 class NumberedStage(Protocol):

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.rows.blob_reader import Blob
+from omnigraph.engine.rows.blobs import Blob
 from omnigraph.errors import BadRequest, OmnigraphError
 from omnigraph.server.conditions import ByteRange, matches_strongly, matches_weakly, parse_range
 from omnigraph.server.errors import ClientGone, OpaqueFailure

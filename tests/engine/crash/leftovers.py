@@ -13,7 +13,7 @@ from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.engine.upkeep import after_write as tidy
-from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep import index_catch_up as reach
 from omnigraph.engine.upkeep import index_upkeep
 from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
 from omnigraph.engine.write.transaction import Author

@@ -11,7 +11,7 @@ from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
 from omnigraph.engine.maintenance.optimize import optimize
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.engine.upkeep import after_write as tidy
-from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep import index_catch_up as reach
 from omnigraph.engine.upkeep.declared_indexes import IndexKind
 from omnigraph.engine.upkeep.index_catch_up import SMALL
 from omnigraph.engine.write.transaction import Author

@@ -24,7 +24,7 @@ from omnigraph.engine.load.checks import quick_checks
 from omnigraph.engine.load.large_load import LargeLoad
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
-from omnigraph.engine.load.sources import plan, small_files
+from omnigraph.engine.load.sources import item_reader, plan
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.violations import MAX_REPORTED_VIOLATIONS
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys
@@ -189,7 +189,7 @@ def test_a_load_through_files_is_a_load_in_memory(
         patch.object(quick_checks, "_NODES_HELD", 0 if doubtful else 1 << 20),
     ):
         # Files are read one by one, or several small ones as one text.
-        with nullcontext() if together else patch.object(small_files, "SMALL", 0):
+        with nullcontext() if together else patch.object(item_reader, "SMALL", 0):
             small = _outcome(stored, folder / "small", request, None)
         large = _outcome(stored, folder / "large", request, Engine(LocalRunner(), "asked for"))
     assert large == small

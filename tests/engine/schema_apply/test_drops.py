@@ -16,7 +16,7 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.engine.upkeep import after_write as tidy
-from omnigraph.engine.upkeep import index_lag as reach
+from omnigraph.engine.upkeep import index_catch_up as reach
 from omnigraph.graph import Graph
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location

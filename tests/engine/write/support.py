@@ -16,7 +16,7 @@ from omnigraph.engine.constraints.stored_rows import COUNTED, EDGE, End
 from omnigraph.engine.graph.table_types import TableType
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.lines import Limits, Split
-from omnigraph.engine.rows.split_reader import LoadReader, LoadRows, SplitRows, collect_rows
+from omnigraph.engine.rows.row_builder import LoadReader, LoadRows, SplitRows, collect_rows
 from omnigraph.lang.schema import AcceptedSchema, compile_schema, first_identities
 
 SCHEMA = (Path(__file__).parents[2] / "lang" / "cases" / "F.pg").read_text()

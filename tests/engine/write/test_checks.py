@@ -7,7 +7,7 @@ import pytest
 
 from omnigraph.engine.graph.table_types import table_type_of
 from omnigraph.engine.rows.value_checks import find_value_faults, require_values
-from omnigraph.engine.write.statement_rows import build_nodes
+from omnigraph.engine.write.pending_rows import build_nodes
 from omnigraph.errors import ConstraintViolation
 from tests.engine.write.support import accept_schema, lines, list_problems, node, read
 

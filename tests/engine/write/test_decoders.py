@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from omnigraph.engine.rows.lines import Lines, Split, TypeDecoder
 from omnigraph.engine.rows.ndjson import LineReader
-from omnigraph.engine.rows.row_builder import build_rows
-from omnigraph.engine.rows.split_reader import LoadReader
+from omnigraph.engine.rows.row_builder import LoadReader, build_rows
 from tests.engine.write.support import IDS, accept_schema
 
 SCHEMA = """

@@ -12,7 +12,6 @@ import lance
 import pytest
 
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.constraints.pending_rows import PendingLimits
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot_tables import open_table
@@ -21,6 +20,7 @@ from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
 from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
 from omnigraph.engine.write.mutate import MutationResult, mutate
+from omnigraph.engine.write.pending_rows import PendingLimits
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query.compile import CompiledMutation, compile_query

@@ -12,10 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnigraph.engine.constraints.pending_rows import PendingLimits, PendingRows
 from omnigraph.engine.rows.ids import generate_ids
 from omnigraph.engine.rows.predicate import Bindings, bind_predicate, evaluate_rows, filter_rows
-from omnigraph.engine.write.statement_rows import assign_values, build_edges, build_nodes
+from omnigraph.engine.write.pending_rows import (
+    PendingLimits,
+    PendingRows,
+    assign_values,
+    build_edges,
+    build_nodes,
+)
 from omnigraph.errors import BadRequest, InternalError, InvalidValue, ResourceLimitExceeded
 from omnigraph.lang.query.terms import ROW, Compare, Const, Predicate, Prop
 from omnigraph.lang.types import I64, STRING, Scalar, ValueType

@@ -14,7 +14,7 @@ from omnigraph.engine.constraints.faults import build_rejection, to_violations
 from omnigraph.engine.constraints.stored_rows import StoredTables
 from omnigraph.engine.constraints.table_change import TableChange
 from omnigraph.engine.rows.ids import generate_ids
-from omnigraph.engine.write.statement_rows import build_edges, build_nodes
+from omnigraph.engine.write.pending_rows import build_edges, build_nodes
 from omnigraph.errors import ConstraintViolation, KeyConflict, LoadRejected
 from omnigraph.lang.source import shorten
 from omnigraph.storage.location import Location

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from omnigraph.engine.constraints.change_rules import LoadCheckResult, check_load
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import to_violations
-from omnigraph.engine.rows.split_reader import LoadRows
+from omnigraph.engine.rows.row_builder import LoadRows
 from tests.engine.write.support import InMemory, edge, lines, load_rows, node
 from tests.examples import EXAMPLES
 

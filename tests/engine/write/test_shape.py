@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.json_columns import parse_column
 from omnigraph.engine.rows.lines import Split
-from omnigraph.engine.rows.split_reader import LoadReader
+from omnigraph.engine.rows.row_builder import LoadReader
 from omnigraph.errors import InvalidValue, ResourceLimitExceeded
 from omnigraph.lang import dates
 from omnigraph.lang.types import FLOATS, Scalar, ValueType, vector_type

@@ -18,7 +18,7 @@ from omnigraph.client.reads import BlobSelector, SnapshotFacts
 from omnigraph.client.snapshot import PinnedMoment, describe_blob
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
-from omnigraph.engine.rows.blob_reader import PART_BYTES, BlobFacts
+from omnigraph.engine.rows.blobs import PART_BYTES, BlobFacts
 from omnigraph.errors import OmnigraphError
 from omnigraph.query.result import Result
 

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.constraints.cardinality import find_cardinality_faults
 from omnigraph.engine.constraints.duplicates import (
     Mode,
     find_conflicting_ids,
@@ -20,12 +19,16 @@ from omnigraph.engine.constraints.duplicates import (
     find_unique_faults,
     keep_last_per_id,
 )
-from omnigraph.engine.constraints.endpoints import find_dangling_edges, find_missing_ends
+from omnigraph.engine.constraints.edge_rules import (
+    find_cardinality_faults,
+    find_dangling_edges,
+    find_missing_ends,
+)
 from omnigraph.engine.constraints.faults import NO_ROW, Faults, to_error
 from omnigraph.engine.constraints.stored_rows import StoredRows
 from omnigraph.engine.constraints.table_change import Changes, TableChange, replace_all_rows
 from omnigraph.engine.graph.table_types import TableType
-from omnigraph.engine.rows.split_reader import LoadRows
+from omnigraph.engine.rows.row_builder import LoadRows
 from omnigraph.engine.rows.value_checks import require_values
 from omnigraph.engine.rows.violations import Numbers
 

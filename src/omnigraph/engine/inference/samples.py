@@ -20,8 +20,8 @@ from omnigraph.engine.load.sources.csv_sniff import sniff_delimiter
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
 from omnigraph.engine.load.sources.item import Columns, Dialect, Format, Item, strip_extension
 from omnigraph.engine.load.sources.line_ranges import open_text
-from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
 from omnigraph.engine.load.sources.text_columns import valid_texts
+from omnigraph.engine.load.spool import as_arrow, is_table
 from omnigraph.engine.rows.lines import Limits
 from omnigraph.errors import BadRequest
 from omnigraph.lang.values import shorten_legibly

@@ -23,7 +23,14 @@ from omnigraph.engine.commit.plan import AppendRows, Effect, ReplaceRows, Upsert
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import NO_ROW, choose_remedy, count_by_kind, rank_ids
 from omnigraph.engine.graph.layout import split_key
-from omnigraph.engine.load.checks.check_scope import Breaches, CheckScope, CheckTask, merge_breaches
+from omnigraph.engine.load.checks.check_scope import (
+    Breaches,
+    CheckScope,
+    CheckTask,
+    Dropped,
+    merge_breaches,
+    split_positions,
+)
 from omnigraph.engine.load.checks.endpoint_checks import check_endpoints
 from omnigraph.engine.load.checks.id_checks import check_ids
 from omnigraph.engine.load.checks.quick_checks import ProvenTypes, run_quick_checks
@@ -31,7 +38,6 @@ from omnigraph.engine.load.checks.unique_checks import check_uniques
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.replaced_rows import match_pieces
 from omnigraph.engine.load.request import StageReport
-from omnigraph.engine.load.row_views import Dropped, split_positions
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.staging import (
     StagedItem,

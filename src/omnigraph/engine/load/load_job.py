@@ -6,7 +6,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import fnv1a64
 from omnigraph.engine.graph.root import Root, shared_root
 from omnigraph.engine.rows.ids import LoadIds
-from omnigraph.engine.rows.split_reader import LoadReader
+from omnigraph.engine.rows.row_builder import LoadReader
 from omnigraph.errors import PipelineCancelled
 from omnigraph.lang.schema.identity import AcceptedSchema
 from omnigraph.storage.location import Location

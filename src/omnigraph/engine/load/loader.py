@@ -34,7 +34,7 @@ from omnigraph.engine.load.spool import InputNames
 from omnigraph.engine.load.staging import StagedLoad
 from omnigraph.engine.rows.ids import LoadIds
 from omnigraph.engine.rows.lines import Limits
-from omnigraph.engine.rows.split_reader import LoadReader
+from omnigraph.engine.rows.row_builder import LoadReader
 from omnigraph.engine.rows.violations import (
     MAX_REPORTED_VIOLATIONS,
     RejectsFile,

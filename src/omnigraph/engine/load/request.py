@@ -12,7 +12,7 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.rows.violations import Violation
-from omnigraph.engine.tasks.task_metrics import TaskMetrics
+from omnigraph.engine.tasks.runner import TaskMetrics
 from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
 
 

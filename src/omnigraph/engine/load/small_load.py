@@ -16,8 +16,8 @@ from omnigraph.engine.constraints.table_change import Changes
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.load.request import StageReport, kinds_of
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.small_files import read_files
-from omnigraph.engine.rows.split_reader import LoadReader, SplitRows, collect_rows
+from omnigraph.engine.load.sources.item_reader import read_files
+from omnigraph.engine.rows.row_builder import LoadReader, SplitRows, collect_rows
 from omnigraph.engine.rows.violations import MAX_REPORTED_VIOLATIONS, Origins, Violation
 from omnigraph.engine.write.transaction import PreparedWrite, Transaction
 from omnigraph.progress import begin_stage

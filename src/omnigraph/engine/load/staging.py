@@ -17,7 +17,7 @@ from omnigraph.engine.load.id_files import BitmapBuilder, IdHashes, NumberBitmap
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.request import kinds_of
 from omnigraph.engine.load.sources.item import Item
-from omnigraph.engine.load.sources.small_files import FileRows, read_files
+from omnigraph.engine.load.sources.item_reader import FileRows, read_files
 from omnigraph.engine.rows.row_builder import CheckedRows
 from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.engine.tasks.buckets import Hashes, hash_keys

@@ -11,7 +11,7 @@ from contextlib import suppress
 from omnigraph.engine.commit.recovery.forecast import RecoveryForecast, forecast_recovery
 from omnigraph.engine.commit.recovery.removals import pending_removals, read_removal
 from omnigraph.engine.commit.recovery.sidecar import list_names
-from omnigraph.engine.constraints.cardinality import (
+from omnigraph.engine.constraints.edge_rules import (
     BelowMinimum,
     find_nodes_below_minimum,
     list_edges_with_minimum,
@@ -54,8 +54,7 @@ from omnigraph.engine.maintenance.health import (
     VersionCount,
 )
 from omnigraph.engine.upkeep.declared_indexes import declared_indexes
-from omnigraph.engine.upkeep.index_catch_up import find_refusal
-from omnigraph.engine.upkeep.index_lag import DueIndex
+from omnigraph.engine.upkeep.index_catch_up import DueIndex, find_refusal
 from omnigraph.engine.upkeep.index_upkeep import columns_of, expects_indexes, find_due_on_table
 from omnigraph.errors import (
     BranchNotFound,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.forecast import RecoveryForecast
-from omnigraph.engine.constraints.cardinality import (
+from omnigraph.engine.constraints.edge_rules import (
     BelowMinimum,
 )
 from omnigraph.engine.maintenance.cleanup.staged_files import StagedLoad

@@ -1,8 +1,11 @@
-"""Records of one type -> rows with ids, and what is wrong with the others."""
+"""Records of one type -> rows with ids, and what is wrong with the others; a whole split, from its bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,15 +13,17 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType
+from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType, table_types_of
 from omnigraph.engine.rows.blobs import Refusal, read_blobs, reject_external
 from omnigraph.engine.rows.ids import IdSource, compose_ids, render_keys
 from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
-from omnigraph.engine.rows.ndjson import RESERVED, format_json
+from omnigraph.engine.rows.lines import Limits, Split
+from omnigraph.engine.rows.ndjson import RESERVED, format_json, parse_split
 from omnigraph.engine.rows.records import RawColumns, TypeRecords, Values, to_objects
 from omnigraph.engine.rows.value_checks import find_value_faults
-from omnigraph.engine.rows.violations import Flags, Numbers, Violation, format_entity
+from omnigraph.engine.rows.violations import Flags, Numbers, Origins, Violation, format_entity
 from omnigraph.lang.schema.catalog import Property
+from omnigraph.lang.schema.identity import AcceptedSchema
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import shorten_legibly
 
@@ -218,4 +223,94 @@ def _mismatch(target: TableType, given: str, keyed: str) -> str:
     return (
         f"node {target.name} explicit id '{shorten_legibly(given)}' "
         f"does not match its canonical @key id '{shorten_legibly(keyed)}'"
+    )
+
+
+@dataclass(frozen=True)
+class LoadReader:
+    """Reads splits of one load; it travels to other processes."""
+
+    accepted: AcceptedSchema
+    ids: IdSource
+    limits: Limits = field(default_factory=Limits)
+    external: Refusal = reject_external
+    targets: Mapping[str, TableType] = field(default_factory=dict)
+    """By table; filled in from the schema."""
+
+    def __post_init__(self) -> None:
+        if not self.targets:
+            object.__setattr__(self, "targets", table_types_of(self.accepted))
+
+    def read(self, split: Split) -> SplitRows:
+        """The rows of a split."""
+        with _collection_paused():
+            return self._read(split)
+
+    def _read(self, split: Split) -> SplitRows:
+        parsed = parse_split(split, self.accepted.catalog, self.limits)
+        shaped = [
+            build_rows(found, self.targets[found.key], self.ids, external=self.external)
+            for found in parsed.records
+        ]
+        violations = [*parsed.violations, *(wrong for it in shaped for wrong in it.violations)]
+        violations.sort(key=lambda wrong: wrong.line or 0)
+        return SplitRows(tuple(shaped), tuple(violations), parsed.lines)
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Without the search for cycles: a split is a great many objects for a moment, and none is in one."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRows:
+    """What a split holds."""
+
+    shaped: tuple[CheckedRows, ...]
+    violations: tuple[Violation, ...]
+    """Everything wrong with single rows, in input order."""
+    lines: int
+
+    def without_violations(self) -> SplitRows:
+        """Only the rows that are fine: a load keeps no more violations than it reports."""
+        shaped = tuple(replace(one, violations=()) for one in self.shaped)
+        return replace(self, shaped=shaped, violations=())
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRows:
+    """All rows of one type in a load, in input order."""
+
+    target: TableType
+    rows: pa.Table
+    generated: Flags
+    origins: Origins
+
+
+def collect_rows(
+    parts: Iterable[SplitRows], targets: Mapping[str, TableType], files: Iterable[str]
+) -> dict[str, LoadRows]:
+    """The rows of splits given in input order, by table."""
+    names = tuple(files)
+    found: dict[str, list[CheckedRows]] = {}
+    for part in parts:
+        for shaped in part.shaped:
+            found.setdefault(shaped.key, []).append(shaped)
+    return {key: _concat(targets[key], found[key], names) for key in sorted(found)}
+
+
+def _concat(target: TableType, parts: list[CheckedRows], files: tuple[str, ...]) -> LoadRows:
+    numbers = [np.broadcast_to(np.int64(part.file_number), part.count) for part in parts]
+    return LoadRows(
+        target,
+        pa.Table.from_batches([part.rows for part in parts], schema=target.schema),
+        np.concatenate([part.generated for part in parts]),
+        Origins(files, np.concatenate(numbers), np.concatenate([part.lines for part in parts])),
     )

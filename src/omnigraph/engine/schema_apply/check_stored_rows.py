@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.constraints.cardinality import find_count_faults
 from omnigraph.engine.constraints.duplicates import find_unique_faults
+from omnigraph.engine.constraints.edge_rules import find_count_faults
 from omnigraph.engine.constraints.faults import Faults
 from omnigraph.engine.constraints.stored_rows import StoredTables
 from omnigraph.engine.constraints.table_change import TableChange

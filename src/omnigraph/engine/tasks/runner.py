@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal, Protocol, TypeVar
@@ -225,3 +226,69 @@ def engine_module(name: str) -> Any:
     """Import the module of an engine, on its first use."""
     # By its path: the pipeline is above the engine, which must not import it, and its packages are optional.
     return import_module(_MODULES[name])
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """The tasks of one stage, as Spark counted them; None where it does not tell."""
+
+    stage: str
+    """As progress calls it."""
+    spark_jobs: tuple[int, ...]
+    """Spark's numbers, as in its event log; a Connect server shows none of its jobs."""
+    spark_stages: tuple[int, ...]
+    tasks: int
+    failed_tasks: int | None = None
+    task_seconds: float | None = None
+    """Of all tasks together."""
+    garbage_seconds: float | None = None
+    """The part of it that the JVM spent on garbage collection."""
+    input_rows: int | None = None
+    """Rows that Spark itself read; those that our tasks read from files are in the stages of a load."""
+    input_bytes: int | None = None
+    shuffle_bytes: int | None = None
+    spilled_bytes: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The value as scripts read it."""
+        seconds = {"task_seconds": self.task_seconds, "garbage_seconds": self.garbage_seconds}
+        return {
+            "stage": self.stage,
+            "spark_jobs": list(self.spark_jobs),
+            "spark_stages": list(self.spark_stages),
+            "tasks": self.tasks,
+            "failed_tasks": self.failed_tasks,
+            **{name: None if value is None else round(value, 3) for name, value in seconds.items()},
+            "input_rows": self.input_rows,
+            "input_bytes": self.input_bytes,
+            "shuffle_bytes": self.shuffle_bytes,
+            "spilled_bytes": self.spilled_bytes,
+        }
+
+
+_collected: ContextVar[list[TaskMetrics] | None] = ContextVar("omnigraph_task_metrics", default=None)
+
+
+@contextmanager
+def collect_metrics() -> Iterator[list[TaskMetrics]]:
+    """Collect the metrics of all stages in the block; a block around it gets them, too."""
+    outer, found = _collected.get(), list[TaskMetrics]()
+    before = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(before)
+        if outer is not None:
+            outer += found
+
+
+def collects_metrics() -> bool:
+    """Whether anything collects metrics: to ask Spark for them takes a while."""
+    return _collected.get() is not None
+
+
+def add_metrics(metrics: TaskMetrics) -> None:
+    """Add the metrics of a stage that is over."""
+    found = _collected.get()
+    if found is not None:
+        found.append(metrics)

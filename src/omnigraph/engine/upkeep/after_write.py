@@ -16,7 +16,7 @@ from omnigraph.engine.graph.manifest import ManifestState, TableVersion
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import repin
 from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, declared_indexes
-from omnigraph.engine.upkeep.index_lag import DueIndex
+from omnigraph.engine.upkeep.index_catch_up import DueIndex
 from omnigraph.engine.upkeep.index_upkeep import (
     MIN_ROWS_TO_CHECK,
     DeferredIndexes,

@@ -20,8 +20,16 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import repin
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS, DeclaredIndex, IndexKind, PendingIndexes
-from omnigraph.engine.upkeep.index_catch_up import can_append_texts, can_extend, count_vectors
-from omnigraph.engine.upkeep.index_lag import MOST_ROWS, DueIndex, NextSegment, find_due_indexes, next_segment
+from omnigraph.engine.upkeep.index_catch_up import (
+    MOST_ROWS,
+    DueIndex,
+    NextSegment,
+    can_append_texts,
+    can_extend,
+    count_vectors,
+    find_due_indexes,
+    next_segment,
+)
 from omnigraph.errors import BadRequest, CompileError, OmnigraphError, StorageFailure
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import TypeKind

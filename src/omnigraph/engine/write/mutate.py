@@ -13,7 +13,6 @@ from omnigraph.engine.commit.plan import AppendRows, DeleteRows, Effect, UpsertR
 from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.commit.schema_lock import find_lock, recover_stale_lock_if_free
 from omnigraph.engine.constraints.change_rules import check_mutation
-from omnigraph.engine.constraints.pending_rows import PendingLimits, PendingRows
 from omnigraph.engine.constraints.table_change import TableChange
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
@@ -22,7 +21,9 @@ from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.rows.ids import generate_ids
 from omnigraph.engine.rows.predicate import Bindings, bind_predicate, evaluate_rows, render_predicate
 from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
-from omnigraph.engine.write.statement_rows import (
+from omnigraph.engine.write.pending_rows import (
+    PendingLimits,
+    PendingRows,
     Values,
     assign_values,
     build_edges,

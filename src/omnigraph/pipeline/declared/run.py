@@ -10,7 +10,7 @@ from typing import Any
 from omnigraph import failpoints, graph
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root, new_id
-from omnigraph.engine.tasks.task_metrics import collect_metrics
+from omnigraph.engine.tasks.runner import collect_metrics
 from omnigraph.errors import (
     BadRequest,
     OmnigraphError,

@@ -17,7 +17,7 @@ from omnigraph.engine.load.sources.item_reader import read_item
 from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.load.sources.plan import plan_items
 from omnigraph.engine.rows.blobs import is_blob
-from omnigraph.engine.rows.split_reader import LoadReader, SplitRows, collect_rows
+from omnigraph.engine.rows.row_builder import LoadReader, SplitRows, collect_rows
 from omnigraph.engine.rows.violations import Violation
 from tests.engine.write.support import IDS, accept_schema
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from omnigraph.engine.load.sources.columnar import validate_batch
 from omnigraph.engine.load.sources.item_reader import read_item
 from omnigraph.engine.load.sources.plan import plan_items
-from omnigraph.engine.rows.split_reader import LoadReader
+from omnigraph.engine.rows.row_builder import LoadReader
 from omnigraph.errors import BadRequest, OmnigraphError
 from tests.engine.load.sources.support import SCHEMA, person_table
 from tests.engine.write.support import IDS, accept_schema

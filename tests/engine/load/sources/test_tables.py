@@ -16,7 +16,7 @@ import omnigraph as og
 from omnigraph.engine.load.sources import columnar
 from omnigraph.engine.load.sources.item_reader import read_item
 from omnigraph.engine.load.sources.mapping import build_mapping
-from omnigraph.engine.load.sources.memory_tables import as_arrow, is_table
+from omnigraph.engine.load.spool import as_arrow, is_table
 from omnigraph.errors import BadRequest, LoadRejected, OmnigraphError
 from tests.engine.load.sources.support import person_table, plan, read, reader
 

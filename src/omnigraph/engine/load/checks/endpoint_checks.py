@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.constraints.cardinality import find_cardinality_faults
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.constraints.endpoints import (
+from omnigraph.engine.constraints.edge_rules import (
     ADD_NODES,
     ENDS,
     KEEP_NODES,
+    find_cardinality_faults,
     find_existing,
     missing_end_reasons,
     node_type,
@@ -29,14 +29,17 @@ from omnigraph.engine.constraints.table_change import TableChange, exclude, is_a
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.table_types import ID, SOURCE
 from omnigraph.engine.load.checks.check_scope import (
+    POSITION,
     Breaches,
     BucketRows,
     CheckScope,
     CheckTask,
+    Dropped,
+    NewRows,
+    StoredPart,
     count_rows,
     to_breaches,
 )
-from omnigraph.engine.load.row_views import POSITION, Dropped, NewRows, StoredPart
 from omnigraph.engine.tasks.runner import KeyedRows
 
 _NODE, _STORED_NODE, _END, _KEPT = "node", "stored-node", "end", "kept"

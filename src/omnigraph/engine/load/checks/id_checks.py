@@ -20,14 +20,17 @@ from omnigraph.engine.constraints.duplicates import (
 from omnigraph.engine.constraints.table_change import is_among
 from omnigraph.engine.graph.table_types import ID, SOURCE
 from omnigraph.engine.load.checks.check_scope import (
+    POSITION,
     Breaches,
     BucketRows,
     CheckScope,
     CheckTask,
+    Dropped,
+    NewRows,
+    View,
     count_rows,
     to_breaches,
 )
-from omnigraph.engine.load.row_views import POSITION, Dropped, NewRows, View
 from omnigraph.engine.tasks.runner import KeyedRows
 
 _NEW, _OLD = "new", "old"

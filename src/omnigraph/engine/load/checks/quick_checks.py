@@ -22,10 +22,17 @@ import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.constraints.endpoints import ENDS, node_type
+from omnigraph.engine.constraints.edge_rules import ENDS, node_type
 from omnigraph.engine.graph.layout import fnv1a64, table_key
 from omnigraph.engine.graph.table_types import ID
-from omnigraph.engine.load.checks.check_scope import CheckScope, CheckTask, count_rows
+from omnigraph.engine.load.checks.check_scope import (
+    CheckScope,
+    CheckTask,
+    NewRows,
+    StoredPart,
+    View,
+    count_rows,
+)
 from omnigraph.engine.load.id_files import (
     MOST,
     RANGES,
@@ -39,7 +46,6 @@ from omnigraph.engine.load.id_files import (
     read_union,
     write_id_hashes,
 )
-from omnigraph.engine.load.row_views import NewRows, StoredPart, View
 from omnigraph.engine.rows.lookup import is_subset
 from omnigraph.engine.tasks.buckets import hash_keys
 

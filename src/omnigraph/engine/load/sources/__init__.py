@@ -4,12 +4,11 @@ To read in this order:
 
     input_files.py                 which files, and their formats; pipes.py: pipes as files
     plan.py, item.py               files cut into items, one for each task; the formats
-    item_reader.py                 an item from its bytes to checked rows
-    small_files.py                 small files, read together
+    item_reader.py                 an item from its bytes to checked rows; small files, read together
     line_ranges.py                 NDJSON: the lines of a part of a file
     csv_records.py                 CSV: records, and columns of bytes; csv_sniff.py: the delimiter, guessed
     columnar.py                    Parquet, Arrow and Lance: columns
     binding.py, mapping.py         which column is which property
-    blocks.py, arrow_columns.py, text_columns.py   columns -> checked rows
-    memory_tables.py               rows in memory; spark_source.py: rows that a format of Spark reads
+    arrow_columns.py, text_columns.py   columns of Arrow or of texts -> columns of properties
+    spark_source.py                rows that a format of Spark reads
 """

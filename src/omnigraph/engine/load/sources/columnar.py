@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as kinds
 
-from omnigraph.engine.load.sources.blocks import Block
-from omnigraph.engine.load.sources.item import Item
+from omnigraph.engine.load.sources.item import Block, Item
 from omnigraph.engine.load.sources.line_ranges import open_item
 from omnigraph.errors import BadRequest
 from omnigraph.storage.input_files import is_in_bucket

@@ -15,8 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.load.sources.blocks import Block
-from omnigraph.engine.load.sources.item import Columns, Dialect, Item
+from omnigraph.engine.load.sources.item import Block, Columns, Dialect, Item
 from omnigraph.engine.load.sources.line_ranges import BLOCK, TextBlock, line_blocks, open_text
 from omnigraph.engine.rows.lines import Limits, Readable
 from omnigraph.engine.rows.violations import Flags, Numbers, Violation

@@ -1,4 +1,4 @@
-"""What one task of a load reads; a plain value that travels to other processes."""
+"""What one task of a load reads, and the rows it finds there: plain values that travel to other processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from enum import StrEnum
 from pathlib import PurePath
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.rows.violations import Numbers, Violation
 
 Packing = Literal["gzip", "zstd"]
 
@@ -165,6 +167,21 @@ class Item:
         if self.format is not Format.PARQUET:
             return tuple(found)
         return tuple(_placed(self, one) for one in found)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of an item as they were read."""
+
+    columns: pa.RecordBatch
+    lines: Numbers
+    """Lines, or rows where there are no lines, counted from 1 at the beginning of the item."""
+    positions: Numbers
+    """What generated ids are made from."""
+    read: int
+    """How many lines were read for it."""
+    violations: tuple[Violation, ...] = ()
+    """What is wrong with lines that are no rows."""
 
 
 def _placed(item: Item, violation: Violation) -> Violation:
