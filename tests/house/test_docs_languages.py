@@ -12,7 +12,7 @@ from omnigraph.engine.write.pending_rows import PendingLimits
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.compile import TYPE_CODES, compile_parsed
-from omnigraph.lang.query.expressions import FUNCTIONS, MAX_OPERATORS
+from omnigraph.lang.query.expressions import FUNCTIONS, MAX_CONDITIONS, MAX_OPERATORS
 from omnigraph.lang.query.lint import LINT_CODES, NO_PARAMETERS, Finding, LintReport, QueryResult
 from omnigraph.lang.query.parser import MAX_CLAUSES, parse_queries
 from omnigraph.lang.schema import compile_schema
@@ -37,6 +37,8 @@ WORDS = [
     "offset",
     "as",
     "not",
+    "and",
+    "or",
     "optional",
     "in",
     "is",
@@ -103,7 +105,9 @@ def test_every_word_of_the_grammar_is_documented(word: str) -> None:
 
 def test_every_word_the_parser_looks_for_is_checked_here() -> None:
     source = "".join((LANG / name).read_text(encoding="utf-8") for name in ("parser.py", "expressions.py"))
-    found = set(re.findall(r'(?:word|_accept_word|take_word)\("(\w+)"\)', source))
+    found = set(
+        re.findall(r'(?:word\(|_accept_word\(|take_word\(|accept\(LOWER, |_parse_junction\()"(\w+)"', source)
+    )
     assert found <= {word.removeprefix("@") for word in WORDS} | set(FUNCTIONS)
 
 
@@ -112,7 +116,7 @@ def test_every_parameter_type_is_documented(scalar: str) -> None:
     assert f"`{scalar}`" in QUERIES.partition("## Parameters")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("limit", [MAX_NAME_CHARS, MAX_NESTING, MAX_OPERATORS, MAX_CLAUSES])
+@pytest.mark.parametrize("limit", [MAX_NAME_CHARS, MAX_NESTING, MAX_OPERATORS, MAX_CLAUSES, MAX_CONDITIONS])
 def test_every_limit_is_documented(limit: int) -> None:
     assert re.search(rf"\b{limit}\b", QUERIES)
 
@@ -154,6 +158,7 @@ def test_the_examples_show_every_kind_of_clause() -> None:
     shown = "".join(map(repr, trees))
     kinds: tuple[type[ast.Syntax], ...] = (
         *(ast.Binding, ast.Traversal, ast.Comparison, ast.InTest, ast.Negation, ast.OptionalBlock),
+        ast.Junction,
         *(ast.Aggregate, ast.Arithmetic, ast.CaseCall, ast.Rrf, ast.Insert, ast.Update),
     )
     for kind in kinds:

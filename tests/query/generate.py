@@ -239,6 +239,20 @@ class Author:
     # --- filters ---------------------------------------------------------------------------------
 
     def filter(self, scope: Scope) -> str:
+        return self.condition(scope, 0) if self.one_in(4) else self.test(scope)
+
+    def condition(self, scope: Scope, depth: int) -> str:
+        """Tests joined by `and` and `or`, some of them negated."""
+        choice = self.number(1, 6) if depth < 3 else 1
+        if choice <= 2 and depth:
+            return self.test(scope)
+        if choice == 3:
+            return f"not ({self.condition(scope, depth + 1)})"
+        arms = [self.condition(scope, depth + 1) for _ in range(self.number(2, 3))]
+        joined = f" {self.pick(['and', 'or', 'or'])} ".join(arms)
+        return f"({joined})" if depth or self.one_in(2) else joined
+
+    def test(self, scope: Scope) -> str:
         kind = self.pick(_FILTERS)
         written: str | None = getattr(self, f"_{kind}_filter")(scope)
         return written or self._compare_filter(scope) or self._null_filter(scope)

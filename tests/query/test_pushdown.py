@@ -119,6 +119,10 @@ $i.words is null
 $i.words is not null
 $i.v is null
 $i is not null
+$i.age = 36 or $i.text = "Ä"
+($i.age > 5 and $i.flag = true) or $i.words contains "x" or $i.age = 2.7
+$i.age = 2.7 or $i.large = -1
+not ($i.age = 36 or $i.wide < 1.0)
 """.strip().splitlines()
 KEPT_FOR_ARROW = """
 $i.age + 0 = 36
@@ -137,6 +141,8 @@ $i.big / 2 is null
 $none is null
 search($i.text, "ada")
 $i.raw is null
+$i.age = 36 or lower($i.text) = "ä"
+not ($i.text contains "a")
 """.strip().splitlines()
 
 

@@ -13,7 +13,7 @@ from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.predicate import Bindings, Comparison, MatchesNothing, OneOf, Test, bind_predicate
 from omnigraph.errors import InvalidValue, StorageFailure
 from omnigraph.lang.query import plan as p
-from omnigraph.lang.query.terms import Compare, EntityId, ParamRef, Predicate, Prop, Term
+from omnigraph.lang.query.terms import AllOf, AnyOf, Compare, EntityId, ParamRef, Predicate, Prop, Term
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.schema.keys import render_scalar
 from omnigraph.lang.types import INTEGERS, Scalar
@@ -36,7 +36,7 @@ class KeyTest:
     def ids(self, bindings: Bindings) -> list[str] | None:
         """Return the ids of the nodes that can pass; None when it is not an equality test."""
         if self.given is None:
-            return _ids_named_by(bind_predicate(self.test, bindings), self.key)
+            return _ids_of(self.test, self.key, bindings)
         name, text_of = self.given
         value = bindings.parameters[name]
         return [] if value is None else [text_of(value)]
@@ -85,6 +85,17 @@ def _find_parameter(test: Predicate) -> tuple[str, Callable[[Any], str]] | None:
 
 def _as_it_is(text: str) -> str:
     return text
+
+
+def _ids_of(test: Predicate, key: str, bindings: Bindings) -> list[str] | None:
+    if isinstance(test, AllOf):
+        return None
+    if not isinstance(test, AnyOf):
+        return _ids_named_by(bind_predicate(test, bindings), key)
+    named = [_ids_of(each, key, bindings) for each in test.tests]
+    if any(ids is None for ids in named):
+        return None
+    return list(dict.fromkeys(id_ for ids in named if ids is not None for id_ in ids))
 
 
 def _ids_named_by(test: Test, column: str) -> list[str] | None:

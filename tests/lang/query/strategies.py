@@ -27,10 +27,11 @@ WORDS = [
     "date",
     "match",
     "or",
+    "and",
 ]
 VARIABLES = ["p", "p", "p", "q", "t", "m", "_", "x", "not", "limit"]
 PROPERTIES = ["handle", "age", "score", "joined", "role", "email", "tags", "slug", "title", "since", "note"]
-EDGES = ["mentors", "memberOf", "memberof", "contains", "starts_with", "in", "is", "optional", "as"]
+EDGES = ["mentors", "memberOf", "memberof", "contains", "starts_with", "in", "is", "optional", "as", "or"]
 TYPES = ["Person", "Team", "Log", "Mentors", "MemberOf", "Nope", "X_1", "String"]
 ODD_NAMES = ["_", "__", "a1", "_b", "camelCase", "x_Y_9", "nothing", "l" * 254, "distinct_", "trueish"]
 
@@ -106,7 +107,17 @@ filters = st.one_of(
     st.builds(ast.InTest, expr, items),
     st.builds(ast.TextFilter, text_call),
 )
-plain = st.one_of(binding, traversal, filters)
+conditions = st.recursive(
+    filters,
+    lambda inner: st.one_of(
+        st.builds(
+            ast.Junction, st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3).map(tuple)
+        ),
+        st.builds(ast.NotTest, inner),
+    ),
+    max_leaves=4,
+)
+plain = st.one_of(binding, traversal, filters, conditions)
 clause = st.recursive(
     plain,
     lambda inner: st.builds(
@@ -175,7 +186,7 @@ FRAGMENTS = [
     "{", "}", "(", ")", "[", "]", ":", ",", ".", "..", "<", ">", "=", "!=", ">=", "+", "-", "*", "/", "@",
     "?", '"', "\\", "//", "/*", "*/", "\n", "\r\n", "\t", "#", "'", ";", "$", "$p", "$_", "$P", "$p.age",
     "Person", "person", "not {", "optional {", "match {", "return {", "order {", "limit ", "offset ",
-    "distinct ", "null", "is null", "in [", "in $l", "contains ", "starts_with ", "count(",
+    "distinct ", "null", "is null", "in [", "in $l", "contains ", "starts_with ", "count(", "or ", "not (",
     "count(distinct ", "nearest(", "bm25(", "rrf(", "search(", "lower(", "now()", "date(", "true", "1",
     "1.5", "-1", "9" * 25, "1e5", "query q() {", "insert ", "update ", "delete ", "set {", "where ", "as ",
     "asc", "desc", "mentors", "{1,2}", "{0,}", "\0", "\ud800", "\ufeff", "é", "\u2028", "\U0001d518",

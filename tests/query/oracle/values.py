@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from omnigraph.lang import dates
 from omnigraph.lang.query.terms import (
+    AllOf,
+    AnyOf,
     Calc,
     CaseFold,
     Compare,
@@ -25,6 +27,7 @@ from omnigraph.lang.query.terms import (
     InList,
     Instant,
     Minus,
+    Not,
     NullCheck,
     ParamRef,
     Predicate,
@@ -73,13 +76,30 @@ class Values:
     # --- predicates ------------------------------------------------------------------------------
 
     def holds(self, test: Predicate, row: Row) -> bool:
+        return self.truth(test, row) is True
+
+    def truth(self, test: Predicate, row: Row) -> bool | None:
+        """True, false, or None where it is unknown."""
+        match test:
+            case AllOf(tests):
+                found = [self.truth(each, row) for each in tests]
+                return False if False in found else None if None in found else True
+            case AnyOf(tests):
+                found = [self.truth(each, row) for each in tests]
+                return True if True in found else None if None in found else False
+            case Not(inner):
+                opposite = self.truth(inner, row)
+                return None if opposite is None else not opposite
+        return self._truth_of_test(test, row)
+
+    def _truth_of_test(self, test: Predicate, row: Row) -> bool | None:
         match test:
             case Compare(op, left, right):
                 return self._compare(op, left, right, row)
             case TextTest(op, text, part):
                 whole, piece = self.value(text, row), self.value(part, row)
                 if whole is None or piece is None:
-                    return False
+                    return None
                 return piece in whole if op == "contains" else whole.startswith(piece)
             case Has(items, item):
                 return self._among(items, self.value(items, row), item, self.value(item, row))
@@ -88,18 +108,18 @@ class Values:
             case NullCheck(argument, negated):
                 return (self.value(argument, row) is None) != negated
             case Holds(call):
-                return self.value(call, row) is True
+                return self.value(call, row)  # type: ignore[no-any-return]  # a Bool or null
         raise TypeError(test)
 
-    def _compare(self, op: str, left: Term, right: Term, row: Row) -> bool:
+    def _compare(self, op: str, left: Term, right: Term, row: Row) -> bool | None:
         one, other = self.value(left, row), self.value(right, row)
         if one is None or other is None:
-            return False
+            return None
         return COMPARE[op](narrow(one, left, right.type), narrow(other, right, left.type))
 
-    def _among(self, list_term: Term, items: Any, item_term: Term, item: Any) -> bool:
+    def _among(self, list_term: Term, items: Any, item_term: Term, item: Any) -> bool | None:
         if items is None or item is None:
-            return False
+            return None
         wanted = narrow(item, item_term, list_term.type)
         return any(narrow(each, list_term, item_term.type) == wanted for each in items if each is not None)
 

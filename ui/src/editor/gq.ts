@@ -7,7 +7,7 @@ import { api, type LintReport, type Schema } from "../api";
 import { formatType } from "../format";
 
 const KEYWORDS = [
-  "query", "match", "return", "order", "limit", "offset", "distinct", "not", "optional", "insert", "update", "delete",
+  "query", "match", "return", "order", "limit", "offset", "distinct", "not", "and", "or", "optional", "insert", "update", "delete",
   "set", "where", "as", "asc", "desc", "in", "is", "null", "contains", "starts_with", "true", "false", "from", "to",
 ];
 const FUNCTIONS = [

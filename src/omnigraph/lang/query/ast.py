@@ -18,6 +18,7 @@ AggregateFn = OneOf["count", "sum", "avg", "min", "max"]
 TextFn = OneOf["search", "fuzzy", "match_text"]
 CaseFn = OneOf["lower", "upper"]
 Direction = OneOf["asc", "desc"]
+JunctionWord = OneOf["and", "or"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +211,25 @@ class TextFilter(Syntax):
 
 
 @dataclass(frozen=True, slots=True)
+class Junction(Syntax):
+    """Conditions joined by one word: all of them hold, or one of them."""
+
+    word: JunctionWord
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotTest(Syntax):
+    """`not (condition)`."""
+
+    condition: Condition
+
+
+Condition = Comparison | NullTest | InTest | TextFilter | Junction | NotTest
+CONDITIONS = (Comparison, NullTest, InTest, TextFilter, Junction, NotTest)
+
+
+@dataclass(frozen=True, slots=True)
 class Negation(Syntax):
     clauses: tuple[Clause, ...]
 
@@ -219,7 +239,7 @@ class OptionalBlock(Syntax):
     clauses: tuple[Clause, ...]
 
 
-Clause = Binding | Traversal | Comparison | NullTest | InTest | TextFilter | Negation | OptionalBlock
+Clause = Binding | Traversal | Condition | Negation | OptionalBlock
 
 
 # --- queries -------------------------------------------------------------------------------------

@@ -105,5 +105,11 @@ def _rename_part(part: Tree, names: Mapping[str, str]) -> Tree:
         changed["var"] = names[part.var]
     elif is_dataclass(part):
         held = {field.name: getattr(part, field.name) for field in fields(part)}
-        changed = {name: _rename_part(inner, names) for name, inner in held.items() if is_dataclass(inner)}
+        changed = {
+            name: _rename_part(inner, names)
+            for name, inner in held.items()
+            if is_dataclass(inner) or isinstance(inner, tuple)
+        }
+    elif isinstance(part, tuple):
+        return tuple(_rename_part(inner, names) for inner in part)  # type: ignore[return-value]
     return replace(part, **changed) if changed else part  # type: ignore[type-var]  # it is a dataclass

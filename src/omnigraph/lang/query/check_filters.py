@@ -13,6 +13,8 @@ from omnigraph.lang.query.check_terms import (
 from omnigraph.lang.query.check_values import check_in_items
 from omnigraph.lang.query.scope import Scope, raise_fault
 from omnigraph.lang.query.terms import (
+    AllOf,
+    AnyOf,
     Column,
     Compare,
     Distance,
@@ -21,6 +23,7 @@ from omnigraph.lang.query.terms import (
     Has,
     Holds,
     InList,
+    Not,
     NullCheck,
     Predicate,
     Relevance,
@@ -32,12 +35,15 @@ from omnigraph.lang.query.terms import (
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import Scalar, are_compatible
 
-Filter = ast.Comparison | ast.NullTest | ast.InTest | ast.TextFilter
 
-
-def check_predicate(scope: Scope, clause: Filter) -> Predicate:
-    """Resolve and type a filter clause."""
+def check_predicate(scope: Scope, clause: ast.Condition) -> Predicate:
+    """Resolve and type a condition."""
     match clause:
+        case ast.Junction(word=word, conditions=conditions):
+            tests = tuple(check_predicate(scope, each) for each in conditions)
+            return AllOf(tests) if word == "and" else AnyOf(tests)
+        case ast.NotTest(condition=condition):
+            return Not(check_predicate(scope, condition))
         case ast.Comparison():
             return _check_comparison(scope, clause)
         case ast.NullTest():

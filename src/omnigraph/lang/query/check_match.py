@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_filters import check_predicate
 from omnigraph.lang.query.check_values import check_match_value
+from omnigraph.lang.query.expressions import OPERATOR_WORDS
 from omnigraph.lang.query.resolved import Bind, EdgeDirection, Maybe, NotBlock, Step, Traverse, Where
 from omnigraph.lang.query.scope import ANONYMOUS, Bound, Poisoned, Scope, TypeFault, raise_fault
 from omnigraph.lang.query.terms import Compare, Has, Predicate, Prop
@@ -15,7 +17,7 @@ from omnigraph.lang.schema.catalog import EdgeType
 from omnigraph.lang.source import Problems, suggest_name
 from omnigraph.lang.types import Scalar
 
-_FILTER_WORDS = frozenset({"contains", "starts_with", "in", "is"})
+_FILTER_WORDS = frozenset({*OPERATOR_WORDS, "in", "is", "and", "or"})
 
 
 class MatchChecker:
@@ -30,7 +32,7 @@ class MatchChecker:
     def check_clauses(self, scope: Scope, clauses: tuple[ast.Clause, ...]) -> tuple[Step, ...]:
         """Check clauses one after the other; a wrong one is reported and left out."""
         found = []
-        for clause in clauses:
+        for clause in chain.from_iterable(map(_split_conjunction, clauses)):
             try:
                 found.append(self._check_clause(scope, clause))
             except TypeFault as wrong:
@@ -177,6 +179,15 @@ class MatchChecker:
         return Maybe(steps, tuple(adds))
 
 
+def _split_conjunction(clause: ast.Clause) -> Iterator[ast.Clause]:
+    """Conditions joined by `and` mean what they mean one after the other."""
+    if isinstance(clause, ast.Junction) and clause.word == "and":
+        for condition in clause.conditions:
+            yield from _split_conjunction(condition)
+    else:
+        yield clause
+
+
 def _check_edge_binding(scope: Scope, clause: ast.Traversal) -> None:
     var = clause.edge_var
     for end in (clause.left, clause.right):
@@ -282,6 +293,11 @@ def find_mentioned(clause: ast.Clause, scope: Scope) -> Iterator[str]:
             yield from _find_names(argument, scope)
         case ast.TextFilter(call=call):
             yield from _find_names(call, scope)
+        case ast.Junction(conditions=conditions):
+            for condition in conditions:
+                yield from find_mentioned(condition, scope)
+        case ast.NotTest(condition=condition):
+            yield from find_mentioned(condition, scope)
 
 
 def _find_names(expr: ast.Expr, scope: Scope) -> Iterator[str]:

@@ -19,6 +19,7 @@ from omnigraph.lang.query.terms import (
     Instant,
     Minus,
     ParamRef,
+    Part,
     Prop,
     Ranking,
     Relevance,
@@ -227,7 +228,7 @@ def _check_group_key(projection: ast.Projection, found: Term) -> None:
         )
 
 
-def _check_outside_aggregates(projection: ast.Projection, found: Term, keys: set[Term]) -> None:
+def _check_outside_aggregates(projection: ast.Projection, found: Part, keys: set[Term]) -> None:
     if found in keys or isinstance(found, Total):
         return
     if isinstance(found, Prop | EntityId):

@@ -9,6 +9,8 @@ from omnigraph.lang.query.printer import format_float
 from omnigraph.lang.query.resolved import Count
 from omnigraph.lang.query.terms import (
     ROW,
+    AllOf,
+    AnyOf,
     Calc,
     CaseFold,
     Column,
@@ -22,6 +24,7 @@ from omnigraph.lang.query.terms import (
     InList,
     Instant,
     Minus,
+    Not,
     NullCheck,
     ParamRef,
     Predicate,
@@ -141,6 +144,12 @@ def show_predicate(test: Predicate) -> str:
             return f"{show_term(argument)} in {show_term(values)}"
         case Holds(match=match):
             return show_term(match)
+        case AllOf(tests=tests):
+            return f"({' and '.join(map(show_predicate, tests))})"
+        case AnyOf(tests=tests):
+            return f"({' or '.join(map(show_predicate, tests))})"
+        case Not(test=inner):
+            return f"not ({show_predicate(inner)})"
 
 
 def show_term(term: Term) -> str:

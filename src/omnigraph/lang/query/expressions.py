@@ -1,10 +1,11 @@
-"""The expression half of the `.gq` parser: values, calls and arithmetic."""
+"""The expression half of the `.gq` parser: values, calls, arithmetic and conditions."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import TypeAlias, cast
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.source import Source, Span
@@ -14,20 +15,29 @@ from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING
 MAX_OPERATORS = 128
 """Operators in one expression; keeps every walk over the tree far from Python's recursion limit."""
 
+MAX_CONDITIONS = 256
+"""Conditions joined in one clause."""
+
 _I64_MAX = 2**63 - 1
 
+RELATIONS = (">=", "<=", "!=", ">", "<", "=")
+OPERATOR_WORDS = ("contains", "starts_with")
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 TEXT_CALLS = ("search", "fuzzy", "match_text")
 CASE_CALLS = ("lower", "upper")
 LITERAL_CALLS = {"date": DATE, "datetime": DATETIME}
 FUNCTIONS = (*AGGREGATES, *TEXT_CALLS, *CASE_CALLS, *LITERAL_CALLS, "bm25", "nearest", "now", "rrf")
 
+Operand: TypeAlias = ast.Expr | ast.Condition
+"""What parentheses can hold where a condition may stand."""
+
 
 class ExpressionParser(Cursor):
-    """Parses expressions; the query parser builds on it."""
+    """Parses expressions and conditions; the query parser builds on it."""
 
     def __init__(self, source: Source) -> None:
         self._operators = 0
+        self._conditions = 0
         super().__init__(source)
 
     def parse_expression(self) -> ast.Expr:
@@ -35,17 +45,18 @@ class ExpressionParser(Cursor):
         self._operators = 0
         return self._parse_sum()
 
-    def _parse_sum(self) -> ast.Expr:
-        start = self.start
-        left = self._parse_product()
+    def _parse_sum(self, first: ast.Expr | None = None, start: int | None = None) -> ast.Expr:
+        """A sum; `first`, if given, is its first operand, which has been read from `start` on."""
+        start = self.start if start is None else start
+        left = self._parse_product(first, start)
         while self.kind in ("+", "-"):
             op = cast(ast.ArithmeticOp, self._parse_operator())
             left = ast.Arithmetic(op, left, self._parse_product(), at=self.since(start))
         return left
 
-    def _parse_product(self) -> ast.Expr:
-        start = self.start
-        left = self._parse_signed()
+    def _parse_product(self, first: ast.Expr | None = None, start: int | None = None) -> ast.Expr:
+        start = self.start if start is None else start
+        left = self._parse_signed() if first is None else first
         while self.kind in ("*", "/"):
             op = cast(ast.ArithmeticOp, self._parse_operator())
             left = ast.Arithmetic(op, left, self._parse_signed(), at=self.since(start))
@@ -109,6 +120,92 @@ class ExpressionParser(Cursor):
         if name == "null":
             return ast.Null(at=self.since(start))
         return ast.AliasRef(name, at=self.since(start))
+
+    # --- conditions ------------------------------------------------------------------------------
+
+    def parse_condition(self) -> ast.Condition:
+        """Tests joined by `and` and `or`, with parentheses and `not (...)`; `and` binds stronger."""
+        self._operators = self._conditions = 0
+        return self._require_condition(self._parse_alternatives())
+
+    def _parse_alternatives(self) -> Operand:
+        return self._parse_junction("or", self._parse_conjunction)
+
+    def _parse_conjunction(self) -> Operand:
+        return self._parse_junction("and", self._parse_test)
+
+    def _parse_junction(self, word: ast.JunctionWord, parse: Callable[[], Operand]) -> Operand:
+        start = self.start
+        first = parse()
+        if not self.word(word):
+            return first
+        found = [self._require_condition(first)]
+        while self.accept(LOWER, word):
+            self._operators = 0
+            found.append(self._require_condition(parse()))
+        return ast.Junction(word, tuple(found), at=self.since(start))
+
+    def _parse_test(self) -> Operand:
+        """One test; a value where no test follows, which parentheses around it may still need."""
+        start = self.start
+        if self.word("not") and self.peek()[0][0] == "(":
+            self.advance()
+            inner = self._require_condition(self._parse_group())
+            return ast.NotTest(inner, at=self.since(start))
+        if self.kind != "(":
+            return self._finish_test(self._parse_sum(), start)
+        inside = self._parse_group()
+        if isinstance(inside, ast.CONDITIONS):
+            if self.kind in (*RELATIONS, "+", "-", "*", "/"):
+                self.fail(
+                    f"a condition is not a value, found `{self.text}`",
+                    help="join conditions by `and` and `or`",
+                )
+            return inside
+        return self._finish_test(self._parse_sum(inside, start), start)
+
+    def _parse_group(self) -> Operand:
+        with self.nested():
+            self.take("(")
+            inner = self._parse_alternatives()
+            self.take(")")
+        return inner
+
+    def _finish_test(self, left: ast.Expr, start: int) -> Operand:
+        if self.kind in RELATIONS or (self.kind == LOWER and self.text in OPERATOR_WORDS):
+            op = cast(ast.CompareOp, self.text)
+            self.advance()
+            return ast.Comparison(left, op, self.parse_expression(), at=self.since(start))
+        if self.word("is"):
+            return ast.NullTest(left, self.parse_null_test(), at=self.since(start))
+        if self.accept(LOWER, "in"):
+            return ast.InTest(left, self.parse_items(), at=self.since(start))
+        return left
+
+    def _require_condition(self, found: Operand) -> ast.Condition:
+        self._conditions += 1
+        if self._conditions > MAX_CONDITIONS:
+            self.fail(f"a clause has at most {MAX_CONDITIONS} conditions")
+        if isinstance(found, ast.CONDITIONS):
+            return found
+        if isinstance(found, ast.TextCall):
+            return ast.TextFilter(found, at=found.at)
+        return self.expected("a comparison", help="filters compare two values, like `$p.age > 3`")
+
+    def parse_null_test(self) -> bool:
+        """`is null`; whether it is `is not null`."""
+        self.take_word("is")
+        negated = self.accept(LOWER, "not")
+        self.take_word("null")
+        return negated
+
+    def parse_items(self) -> ast.ListLiteral | ast.VarRef:
+        """What follows `in`."""
+        if self.kind == VAR:
+            return self.parse_variable()
+        if self.kind != "[":
+            self.expected("a list or a list parameter")
+        return self.list_literal()
 
     # --- constants -------------------------------------------------------------------------------
 

@@ -28,7 +28,19 @@ from omnigraph.lang.query.resolved import (
     Where,
 )
 from omnigraph.lang.query.scope import ANONYMOUS
-from omnigraph.lang.query.terms import Calc, Const, InList, NullCheck, Predicate, variables, walk
+from omnigraph.lang.query.terms import (
+    AllOf,
+    AnyOf,
+    Calc,
+    Const,
+    InList,
+    Not,
+    NullCheck,
+    Predicate,
+    negate_test,
+    variables,
+    walk,
+)
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 
@@ -278,12 +290,26 @@ def _filters_on_optional(steps: tuple[Step, ...]) -> Iterator[tuple[str, str]]:
             yield from _filters_on_optional(step.clauses)
         elif isinstance(step, NotBlock):
             yield from _filters_on_optional(step.clauses)
-        elif isinstance(step, Where) and not isinstance(step.test, NullCheck):
-            for var in sorted(variables(step.test) & optional):
+        elif isinstance(step, Where):
+            for var in sorted(_removed_without_match(step.test) & optional):
                 yield (
                     "L202",
                     f"filter on optional ${var} removes rows without a match; move it into the block",
                 )
+
+
+def _removed_without_match(test: Predicate) -> frozenset[str]:
+    """The variables without whose match a test cannot be true."""
+    match test:
+        case NullCheck():
+            return frozenset()
+        case AllOf(tests=tests):
+            return frozenset().union(*map(_removed_without_match, tests))
+        case AnyOf(tests=tests):
+            return frozenset.intersection(*map(_removed_without_match, tests))
+        case Not(test=inner) if not isinstance(opposite := negate_test(inner), Not):
+            return _removed_without_match(opposite)
+    return variables(test)
 
 
 def _find_tests(steps: tuple[Step, ...]) -> Iterator[Predicate]:
@@ -301,6 +327,8 @@ def _find_impossible(tests: Iterable[Predicate]) -> Iterator[tuple[str, str]]:
 
 
 def _never_true(test: Predicate) -> str | None:
+    if isinstance(test, AnyOf | AllOf | Not):
+        return _never_true_together(test)
     if isinstance(test, InList) and isinstance(test.items, Const) and test.items.value == ():
         return "`in []` is never true"
     if isinstance(test, NullCheck):
@@ -315,6 +343,18 @@ def _never_true(test: Predicate) -> str | None:
         if zero:
             return "division by 0 is null, so the condition is never true"
     return None
+
+
+def _never_true_together(test: AnyOf | AllOf | Not) -> str | None:
+    match test:
+        case AllOf(tests=tests):
+            return next((reason for each in tests if (reason := _never_true(each))), None)
+        case AnyOf(tests=tests):
+            reasons = [_never_true(each) for each in tests]
+            return reasons[0] if all(reasons) else None
+        case Not(test=inner):
+            opposite = negate_test(inner)
+            return None if isinstance(opposite, Not) else _never_true(opposite)
 
 
 # --- properties that no update sets --------------------------------------------------------------

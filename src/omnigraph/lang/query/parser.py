@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.expressions import ExpressionParser
+from omnigraph.lang.query.expressions import OPERATOR_WORDS, RELATIONS, ExpressionParser
 from omnigraph.lang.source import Problems, Source, TooManyProblems
 from omnigraph.lang.tokens import (
     END,
@@ -35,9 +35,7 @@ _MAX_SKIPPED = 50_000
 
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
-_SYMBOLS = (">=", "<=", "!=", ">", "<", "=")
 _QUOTED_NAME = re.compile(f"`[a-z_][A-Za-z0-9_]{{0,{MAX_NAME_CHARS - 1}}}`")
-_OPERATOR_WORDS = ("contains", "starts_with")
 _STATEMENTS = ("insert", "update", "delete")
 _CLAUSE_WORDS = ("not", "optional", "search", "fuzzy", "match_text")
 
@@ -297,7 +295,7 @@ class _QueryParser(ExpressionParser):
             clause = self._parse_pattern(start)
             if clause is not None:
                 return clause
-        return self._parse_filter(start)
+        return self.parse_condition()
 
     def _parse_pattern(self, start: int) -> ast.Binding | ast.Traversal | None:
         """A binding or traversal, or None when the clause that begins with this variable is a filter."""
@@ -315,7 +313,7 @@ class _QueryParser(ExpressionParser):
             )
         if first[0] != LOWER:
             return None
-        is_operator = first[1] in _OPERATOR_WORDS or first[1] in ("in", "is")
+        is_operator = first[1] in OPERATOR_WORDS or first[1] in ("in", "is")
         if is_operator and second[0] != VAR and not (second[0] == "{" and third[0] == INT):
             return None
         return self._parse_traversal(start)
@@ -370,42 +368,6 @@ class _QueryParser(ExpressionParser):
             self.fail(f"invalid integer: {text[:30]}", span)
         return value
 
-    def _parse_filter(self, start: int) -> ast.Clause:
-        left = self.parse_expression()
-        if self.kind in _SYMBOLS or (self.kind == LOWER and self.text in _OPERATOR_WORDS):
-            op = cast(ast.CompareOp, self.text)
-            self.advance()
-            right = self.parse_expression()
-            return ast.Comparison(left, op, right, at=self.since(start))
-        if self.word("is"):
-            negated = self._is_not_null()
-            return ast.NullTest(left, negated, at=self.since(start))
-        if self.word("in"):
-            self.advance()
-            return ast.InTest(left, self._in_items(), at=self.since(start))
-        if isinstance(left, ast.TextCall):
-            return ast.TextFilter(left, at=left.at)
-        if isinstance(left, ast.AliasRef) and left.name in ("and", "or"):
-            self.fail(
-                f"`{left.name}` does not join conditions",
-                left.at,
-                help="write one after the other, all of them must hold; for alternatives use `in`",
-            )
-        return self.expected("a comparison", help="filters compare two values, like `$p.age > 3`")
-
-    def _is_not_null(self) -> bool:
-        self.take_word("is")
-        negated = self._accept_word("not")
-        self.take_word("null")
-        return negated
-
-    def _in_items(self) -> ast.ListLiteral | ast.VarRef:
-        if self.kind == VAR:
-            return self.parse_variable()
-        if self.kind != "[":
-            self.expected("a list or a list parameter")
-        return self.list_literal()
-
     # --- mutations -------------------------------------------------------------------------------
 
     def _parse_mutation(self) -> ast.Mutation:
@@ -447,15 +409,15 @@ class _QueryParser(ExpressionParser):
     def _parse_predicate(self) -> ast.Predicate:
         start = self.start
         name, quoted = self._property_name()
-        if self.kind in _SYMBOLS:
+        if self.kind in RELATIONS:
             op = cast(ast.CompareOp, self.text)
             self.advance()
             value = self.parse_value()
             return ast.ComparePredicate(name, op, value, quoted, at=self.since(start))
         if self.word("is"):
-            negated = self._is_not_null()
+            negated = self.parse_null_test()
             return ast.NullPredicate(name, negated, quoted, at=self.since(start))
         if self.word("in"):
             self.advance()
-            return ast.InPredicate(name, self._in_items(), quoted, at=self.since(start))
+            return ast.InPredicate(name, self.parse_items(), quoted, at=self.since(start))
         return self.expected("a comparison", help="`where` takes one comparison, `is null` or `in`")

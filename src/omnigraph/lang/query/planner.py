@@ -26,6 +26,7 @@ from omnigraph.lang.query.resolved import (
     Traverse,
     Where,
 )
+from omnigraph.lang.query.simplify import simplify_steps
 from omnigraph.lang.query.terms import (
     Column,
     Distance,
@@ -77,7 +78,7 @@ def _check_outputs(read: ResolvedRead) -> None:
 
 
 def _plan_match(read: ResolvedRead) -> p.Plan:
-    ranking, steps = read.ranking, make_names_unique(read.steps)
+    ranking, steps = read.ranking, simplify_steps(make_names_unique(read.steps))
     if isinstance(ranking, Fusion):
         first, second = (_Block(read, by).plan_steps(steps) for by in (ranking.first, ranking.second))
         return p.Fuse(first, second, ranking, read.limit, read.offset)

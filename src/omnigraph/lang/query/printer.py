@@ -10,6 +10,7 @@ from omnigraph.lang.types import DATE, DATETIME, STRING
 
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 _INDENT = "  "
+_JOINING = re.compile(r"(and|or)\b")
 _BARE_WORD = re.compile(r"(?<![$.A-Za-z0-9_])(?!true\Z|false\Z)[a-z_][A-Za-z0-9_]*\Z")
 
 
@@ -67,25 +68,43 @@ def _print_clause(clause: ast.Clause) -> list[str]:
             return [f"${clause.var}: {clause.type_name}{f' {{ {pairs} }}' if pairs else ''}"]
         case ast.Traversal():
             return [_print_traversal(clause)]
-        case ast.Comparison():
-            return [f"{_first_operand(clause.left)} {clause.op} {_last_operand(clause.right)}"]
-        case ast.NullTest():
-            return [f"{_first_operand(clause.argument)} is {'not ' if clause.negated else ''}null"]
-        case ast.InTest():
-            return [f"{_first_operand(clause.argument)} in {print_expr(clause.items)}"]
-        case ast.TextFilter():
-            return [print_expr(clause.call)]
         case ast.Negation():
             return ["not {", *_indent_clauses(clause.clauses), "}"]
         case ast.OptionalBlock():
             return ["optional {", *_indent_clauses(clause.clauses), "}"]
+        case _:
+            return [print_condition(clause)]
+
+
+def print_condition(condition: ast.Condition) -> str:
+    """One condition, with the parentheses it needs and no others."""
+    match condition:
+        case ast.Comparison():
+            return f"{_first_operand(condition.left)} {condition.op} {_last_operand(condition.right)}"
+        case ast.NullTest():
+            return f"{_first_operand(condition.argument)} is {'not ' if condition.negated else ''}null"
+        case ast.InTest():
+            return f"{_first_operand(condition.argument)} in {print_expr(condition.items)}"
+        case ast.TextFilter():
+            return print_expr(condition.call)
+        case ast.NotTest():
+            return f"not ({print_condition(condition.condition)})"
+        case ast.Junction(word=word, conditions=conditions):
+            return f" {word} ".join(_print_arm(word, each) for each in conditions)
+
+
+def _print_arm(word: ast.JunctionWord, condition: ast.Condition) -> str:
+    text = print_condition(condition)
+    weaker = isinstance(condition, ast.Junction) and word in ("and", condition.word)
+    return f"({text})" if weaker else text
 
 
 def _first_operand(expr: ast.Expr) -> str:
-    """The left side of a filter; a bare variable could be read as a traversal, and a sign would join
-    the clause to the one before it."""
+    """The left side of a filter; a bare variable could be read as a traversal, and a sign or the words that
+    join conditions would join the clause to the one before it."""
     text = print_expr(expr)
-    return f"({text})" if isinstance(expr, ast.VarRef) or text.startswith("-") else text
+    joins = text.startswith("-") or _JOINING.match(text)
+    return f"({text})" if isinstance(expr, ast.VarRef) or joins else text
 
 
 def _last_operand(expr: ast.Expr) -> str:

@@ -7,6 +7,9 @@ Spark columns); they never travel as text.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from functools import cache
+from typing import Any, cast, get_args
 from typing import Literal as OneOf
 
 from omnigraph.deferred_dataclass import dataclass
@@ -202,45 +205,79 @@ class Holds:
     match: TextMatch
 
 
-Predicate = Compare | TextTest | Has | NullCheck | InList | Holds
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """Every one of the tests is true."""
+
+    tests: tuple[Predicate, ...]
 
 
-def children(term: Term | Predicate) -> tuple[Term, ...]:
-    """The terms directly inside a term or predicate."""
-    match term:
-        case Compare(left=left, right=right) | Calc(left=left, right=right):
-            return (left, right)
-        case TextTest(text=text, part=part):
-            return (text, part)
-        case Has(items=items, item=item):
-            return (items, item)
-        case NullCheck(argument=argument) | Minus(argument=argument):
-            return (argument,)
-        case CaseFold(argument=argument) | Total(argument=argument):
-            return (argument,)
-        case InList(argument=argument, items=values):
-            return (argument, values)
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one of the tests is true."""
+
+    tests: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The test is false; where it is unknown, because an operand is null, this is unknown too."""
+
+    test: Predicate
+
+
+Predicate = Compare | TextTest | Has | NullCheck | InList | Holds | AllOf | AnyOf | Not
+Part = Term | Predicate
+
+_OPPOSITES: dict[RelationOp, RelationOp] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def negate_test(test: Predicate) -> Predicate:
+    """The opposite of a test in three-valued logic; `Not` is left only around tests without an opposite."""
+    match test:
+        case AllOf(tests=tests):
+            return AnyOf(tuple(map(negate_test, tests)))
+        case AnyOf(tests=tests):
+            return AllOf(tuple(map(negate_test, tests)))
+        case Not(test=inner):
+            return inner
+        case Compare(op=op, left=left, right=right):
+            return Compare(_OPPOSITES[op], left, right)
+        case NullCheck(argument=argument, negated=negated):
+            return NullCheck(argument, not negated)
         case Holds(match=match):
-            return (match,)
-        case Distance(target=target, query=query):
-            return (target, query)
-        case Relevance(field=field, query=query):
-            return (field, query)
-        case Fusion(first=first, second=second, k=k):
-            return (first, second, k)
-        case TextMatch(field=field, query=query, max_edits=edits):
-            return (field, query) if edits is None else (field, query, edits)
-    return ()
+            return Compare("=", match, Const(False, BOOL))
+    return Not(test)
 
 
-def walk(term: Term | Predicate) -> Iterator[Term | Predicate]:
+PARTS = get_args(Part)
+
+
+def children(part: Part) -> tuple[Part, ...]:
+    """The terms and predicates directly inside a term or predicate, in the order of its fields."""
+    found: list[Part] = []
+    for name in _list_fields(cast(Any, type(part))):
+        held = getattr(part, name)
+        if isinstance(held, PARTS):
+            found.append(held)
+        elif isinstance(held, tuple) and held and isinstance(held[0], PARTS):
+            found.extend(held)
+    return tuple(found)
+
+
+@cache
+def _list_fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def walk(term: Part) -> Iterator[Part]:
     """The term and everything inside it, outermost first."""
     yield term
     for child in children(term):
         yield from walk(child)
 
 
-def variables(term: Term | Predicate) -> frozenset[str]:
+def variables(term: Part) -> frozenset[str]:
     """The bound variables a term needs."""
     return frozenset(part.var for part in walk(term) if isinstance(part, Prop | EntityId))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,8 @@ from omnigraph.engine.rows.predicate import TextMatch as BoundTextMatch
 from omnigraph.errors import InternalError
 from omnigraph.lang.query.terms import (
     ROW,
+    AllOf,
+    AnyOf,
     Calc,
     CaseFold,
     Column,
@@ -42,6 +44,7 @@ from omnigraph.lang.query.terms import (
     InList,
     Instant,
     Minus,
+    Not,
     NullCheck,
     ParamRef,
     Predicate,
@@ -52,6 +55,7 @@ from omnigraph.lang.query.terms import (
     TextTest,
     Total,
     children,
+    negate_test,
     walk,
 )
 from omnigraph.lang.types import Scalar, ValueType
@@ -140,7 +144,7 @@ def evaluate_operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLAC
 
 
 def _compute_operand(term: Calc | Minus | CaseFold, scope: Scope, replaced: Replaced) -> Operand:
-    operands = [evaluate_operand(child, scope, replaced) for child in children(term)]
+    operands = [evaluate_operand(cast(Term, child), scope, replaced) for child in children(term)]
     result = _compute_result(term, [_shorten_column(found) for found in operands])
     if all(isinstance(found, Known) for found in operands):
         return Known(result[0].as_py(), term.type, written=False)
@@ -189,6 +193,29 @@ def evaluate_predicate(predicate: Predicate, scope: Scope) -> Flags:
             return _widen_flags(true_rows(found.is_valid() if is_negated else found.is_null()), scope)
         case Holds(match=match):
             return true_rows(scope.score(match))
+        case AllOf(tests=tests):
+            return _combine(np.logical_and, tests, scope)
+        case AnyOf(tests=tests):
+            return _combine(np.logical_or, tests, scope)
+        case Not(test=inner):
+            opposite = negate_test(inner)
+            if not isinstance(opposite, Not):
+                return evaluate_predicate(opposite, scope)
+            return _operands_present(inner, scope) & ~evaluate_predicate(inner, scope)
+
+
+def _combine(join: np.ufunc, tests: Sequence[Predicate], scope: Scope) -> Flags:
+    found: Flags = join.reduce([evaluate_predicate(test, scope) for test in tests])
+    return found
+
+
+def _operands_present(test: Predicate, scope: Scope) -> Flags:
+    """Where a test is true or false: it is unknown where an operand is null."""
+    found = np.ones(scope.length, np.bool_)
+    for operand in children(test):
+        column = _shorten_column(evaluate_operand(cast(Term, operand), scope))
+        found &= _widen_flags(is_present(column), scope)
+    return found
 
 
 def _widen_flags(evaluate_column: Flags, scope: Scope) -> Flags:

@@ -1,8 +1,8 @@
 """Which tests of a scan Lance can answer with exactly the same meaning, and which stay for Arrow.
 
-Lance gets tests of one column against values known beforehand: these are bound to the column's
-type first and mean the same everywhere. Calculations, changes of case and comparisons of columns with
-each other stay here, where numbers and letters follow our rules.
+Lance gets tests of one column against values known beforehand, and alternatives of such tests: these are
+bound to the column's type first and mean the same everywhere. Calculations, changes of case and
+comparisons of columns with each other stay here, where numbers and letters follow our rules.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from omnigraph.engine.graph.table_types import ID
-from omnigraph.engine.rows.predicate import Bindings, MatchesNothing, bind_predicate, render_test
+from omnigraph.engine.rows.predicate import Bindings, bind_predicate, render_test
 from omnigraph.lang.query.terms import (
+    AllOf,
+    AnyOf,
     Compare,
     Const,
     Distance,
@@ -40,13 +42,22 @@ def lance_filter(
     var: str, predicates: Sequence[Predicate], bindings: Bindings
 ) -> tuple[str | None, tuple[Predicate, ...]]:
     """The filter for Lance, if any, and the predicates that are still to be tested on its rows."""
-    asked = [bind_predicate(test, bindings) for test in predicates if is_expressible(test, var)]
+    asked = [_render(test, bindings) for test in predicates if is_expressible(test, var)]
     rest = tuple(test for test in predicates if not is_expressible(test, var))
     if not asked:
         return None, rest
-    if any(isinstance(test, MatchesNothing) for test in asked):
-        return NO_ROWS, rest
-    return " AND ".join(f"({render_test(test)})" for test in asked), rest
+    return (NO_ROWS if NO_ROWS in asked else " AND ".join(f"({test})" for test in asked)), rest
+
+
+def _render(test: Predicate, bindings: Bindings) -> str:
+    match test:
+        case AnyOf(tests=tests):
+            arms = [arm for each in tests if (arm := _render(each, bindings)) != NO_ROWS]
+            return " OR ".join(f"({arm})" for arm in arms) if arms else NO_ROWS
+        case AllOf(tests=tests):
+            arms = [_render(each, bindings) for each in tests]
+            return NO_ROWS if NO_ROWS in arms else " AND ".join(f"({arm})" for arm in arms)
+    return render_test(bind_predicate(test, bindings))
 
 
 def list_needed_columns(predicates: Iterable[Predicate]) -> tuple[str, ...]:
@@ -69,8 +80,10 @@ def _find_names(part: Term | Predicate) -> Iterator[str]:
 
 
 def is_expressible(test: Predicate, var: str) -> bool:
-    """Whether a predicate tests one column of the variable against values known beforehand."""
+    """Whether a predicate tests single columns of the variable against values known beforehand."""
     match test:
+        case AnyOf(tests=tests) | AllOf(tests=tests):
+            return all(is_expressible(each, var) for each in tests)
         case Compare(left=left, right=right):
             return (_is_column(left, var) and _is_given(right)) or (
                 _is_given(left) and _is_column(right, var)
