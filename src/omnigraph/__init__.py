@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from omnigraph.client.aio.graph import AsyncRemoteGraph, aconnect
     from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits
     from omnigraph.client.aio.snapshot import AsyncBlob, AsyncRemoteSnapshot
+    from omnigraph.client.aio.write_block import AsyncRemoteWriteBlock
     from omnigraph.client.changes import ChangeFilterOptions, ChangePageOptions, DiffMoment, DiffOptions
     from omnigraph.client.compare import RemoteChangeFeed, RemoteCommitDiff, RemoteDiff
     from omnigraph.client.exports import Baseline
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from omnigraph.client.loads import RemoteLoadOptions
     from omnigraph.client.reads import MomentOptions, QueryOptions
     from omnigraph.client.snapshot import RemoteSnapshot
+    from omnigraph.client.statements import WriteOptions
+    from omnigraph.client.write_block import RemoteWriteBlock
     from omnigraph.client.writes import MutateOptions
     from omnigraph.diagnostics import Diagnostic
     from omnigraph.embed.settings import EmbedProvider, EmbedSettings
@@ -162,6 +165,7 @@ __all__ = [
     "AsyncRemoteDiff",
     "AsyncRemoteGraph",
     "AsyncRemoteSnapshot",
+    "AsyncRemoteWriteBlock",
     "Baseline",
     "BinaryStream",
     "Blob",
@@ -272,6 +276,7 @@ __all__ = [
     "RemoteGraph",
     "RemoteLoadOptions",
     "RemoteSnapshot",
+    "RemoteWriteBlock",
     "RenameProperty",
     "RenameType",
     "RepairAction",
@@ -303,6 +308,7 @@ __all__ = [
     "WidenProperty",
     "WriteBlock",
     "WriteCounts",
+    "WriteOptions",
     "WrittenProperty",
     "__version__",
     "aconnect",
@@ -329,6 +335,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.client.graph": ("connect", "RemoteGraph"),
         "omnigraph.client.history": ("RemoteBranches", "RemoteCommits"),
         "omnigraph.client.snapshot": ("RemoteSnapshot",),
+        "omnigraph.client.write_block": ("RemoteWriteBlock",),
         "omnigraph.client.compare": ("RemoteDiff", "RemoteCommitDiff", "RemoteChangeFeed"),
         "omnigraph.client.feed_pages": ("RemoteCommitChanges",),
         "omnigraph.client.changes": ("DiffMoment",),
@@ -338,6 +345,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.client.aio.graph": ("aconnect", "AsyncRemoteGraph"),
         "omnigraph.client.aio.history": ("AsyncRemoteBranches", "AsyncRemoteCommits"),
         "omnigraph.client.aio.snapshot": ("AsyncRemoteSnapshot", "AsyncBlob"),
+        "omnigraph.client.aio.write_block": ("AsyncRemoteWriteBlock",),
         "omnigraph.client.aio.batches": ("AsyncBatches",),
         "omnigraph.client.aio.compare": (
             "AsyncRemoteDiff",
@@ -346,6 +354,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "omnigraph.client.reads": ("MomentOptions", "QueryOptions"),
         "omnigraph.client.writes": ("MutateOptions",),
+        "omnigraph.client.statements": ("WriteOptions",),
         "omnigraph.client.loads": ("RemoteLoadOptions",),
         "omnigraph.client.changes": ("ChangeFilterOptions", "ChangePageOptions", "DiffOptions"),
     },

@@ -21,6 +21,7 @@ ASYNC_KINDS = (
     og.AsyncRemoteDiff,
     og.AsyncRemoteGraph,
     og.AsyncRemoteSnapshot,
+    og.AsyncRemoteWriteBlock,
 )
 
 
@@ -51,6 +52,12 @@ class Awaited:
 
     def __contains__(self, item: object) -> bool:
         return item in list(self)
+
+    def __len__(self) -> int:
+        return len(self._inner)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     def __bool__(self) -> bool:
         return bool(self._inner)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,9 @@ def test_limits_and_kinds_of_queries_fail_alike(graph: AnyGraph) -> None:
     with pytest.raises(errors.WrongQueryKind) as kind:
         graph.query(ADD, {"name": "x"})
     assert kind.value.query == "add"
+    nullable = "query q($n: F64?) { match { $p: Person  $p.score = $n } return { $p.name } }"
+    with pytest.raises(errors.ParameterError, match="'n'"):
+        graph.query(nullable, {"n": float("nan")})
     with pytest.raises(errors.ParameterError) as wrong:
         graph.query("query q($n: I32) { match { $p: Person  $p.age = $n } return { $p.name } }", {"n": "x"})
     assert wrong.value.name == "n"
@@ -122,6 +126,114 @@ def test_a_mutation_reports_what_it_did(graph: AnyGraph) -> None:
     assert (lost.value.expected, lost.value.actual) == (before.id, done.commit.id)
     nothing = graph.mutate(SET, {"name": "Missing", "age": 8}, branch="mutated")
     assert nothing.commit is None
+
+
+def test_a_write_block_is_one_commit(graph: AnyGraph) -> None:
+    graph.branches.create("written")
+    before = graph.commits.list("written")[0]
+    with graph.write("written", if_commit=before.id, retry=2, message="Add Ned") as tx:
+        ned = tx.insert("Person", name="Ned", age=3, born=date(2020, 1, 31), photo=PHOTO, tags=("x",))
+        seen = datetime(2030, 1, 31, 12, tzinfo=UTC)
+        assert tx.insert("Person", {"name": "Oli", "score": 0.1, "seen": seen}) == "Oli"
+        edge = tx.insert_edge("Knows", ned, "Ada", since=1999)
+        tx.update("Person", ("name", "in", ["Ned", "Bob"]), age=4)
+        assert len(tx) == 4
+        with pytest.raises(errors.BadRequest, match="no result yet"):
+            tx.result  # noqa: B018
+    done = tx.result
+    assert repr(tx) == "<Write to 'written' with 4 statements>"
+    assert (done.affected_nodes, done.affected_edges, done.query) == (4, 1, "")
+    assert done.tables == {
+        "edge:Knows": og.WriteCounts(inserted=1),
+        "node:Person": og.WriteCounts(inserted=2, updated=1),
+    }
+    assert done.commit == graph.commits.list("written")[0]
+    assert done.commit is not None
+    assert (done.commit.parent, done.commit.message) == (before.id, "Add Ned")
+    pinned = graph.snapshot("written")
+    rows = {row["name"]: row for row in pinned.rows("Person").to_pylist()}
+    assert (rows["Ned"]["age"], rows["Ned"]["born"], rows["Ned"]["tags"]) == (4, date(2020, 1, 31), ["x"])
+    assert (rows["Oli"]["score"], rows["Oli"]["seen"]) == (0.1, seen)
+    assert pinned.blob("Person", "Ned", "photo").read() == PHOTO
+    assert edge in pinned.rows("Knows").column("id").to_pylist()
+    with pytest.raises(errors.PreconditionFailed) as lost, graph.write("written", if_commit=before.id) as tx:
+        tx.insert("Person", name="Pat")
+    assert (lost.value.expected, lost.value.actual) == (before.id, done.commit.id)
+
+
+def test_a_write_block_deletes_and_may_change_nothing(graph: AnyGraph) -> None:
+    graph.branches.create("deleted")
+    with graph.write("deleted") as tx:
+        tx.delete("Knows", ("from", "=", "Ada"))
+        tx.delete("Person", ("age", ">=", 36))
+        tx.delete("Person", ("age", "is null"))
+    assert (tx.result.affected_nodes, tx.result.affected_edges) == (2, 1)
+    assert names(graph, "deleted") == ["Bob", "Cy"]
+    head = graph.commits.list("deleted")[0]
+    with graph.write("deleted") as tx:
+        tx.delete("Person", ("name", "=", "Missing"))
+    assert tx.result.commit is None
+    with graph.write("deleted") as tx:
+        pass
+    assert tx.result.commit is None
+    assert graph.commits.list("deleted")[0] == head
+
+
+def write_all(graph: AnyGraph, *calls: Callable[[Any], object]) -> Any:
+    with graph.write() as tx:
+        for call in calls:
+            call(tx)
+    return tx
+
+
+def add_one(tx: Any) -> None:
+    tx.insert("Person", name="never")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda tx: tx.insert("Persn", name="x"), "unknown node type `Persn`"),
+        (lambda tx: tx.insert("Person", age=1), "must provide non-nullable property `name`"),
+        (lambda tx: tx.insert("Person", name="x", age="1"), "property 'age': cannot convert"),
+        (lambda tx: tx.insert("Person", name="x", score=float("nan")), "must be finite"),
+        (lambda tx: tx.insert_edge("Person", "a", "b"), "unknown edge type `Person`"),
+        (lambda tx: tx.update("Person", ("age", "~", 1), age=2), "is not a test of rows"),
+        (lambda tx: tx.update("Person", ("age", "=", 1), name="y"), "cannot update @key property"),
+        (lambda tx: tx.delete("Person", ("photo", "=", "x")), "blob property"),
+        (lambda tx: tx.delete("Person", ("name", "=", "never")), "mixes inserts/updates and deletes"),
+        (lambda tx: tx.insert(7), "`type_name` must be a text"),
+        (lambda tx: {tx: 1}["key"], "key"),
+    ],
+)
+def test_an_error_in_a_write_block_is_raised_and_nothing_is_written(
+    graph: AnyGraph, call: Callable[[Any], object], message: str
+) -> None:
+    head = graph.commits.list()[0]
+    with pytest.raises((errors.BadRequest, KeyError), match=message):
+        write_all(graph, add_one, call)
+    assert graph.commits.list()[0] == head
+
+
+def test_a_write_block_is_used_once_and_collects_only_inside(graph: AnyGraph) -> None:
+    tx = write_all(graph)
+    with pytest.raises(errors.BadRequest, match="only inside its `with` block"):
+        add_one(tx)
+    with pytest.raises(errors.BadRequest, match="can be used once"), tx:
+        pass
+
+
+def test_a_write_block_that_the_graph_refuses_writes_nothing(graph: AnyGraph) -> None:
+    head = graph.commits.list()[0]
+    with pytest.raises(errors.ConstraintViolation), graph.write() as tx:
+        tx.insert_edge("Knows", "Ada", "Missing")
+    with pytest.raises(errors.BranchNotFound), graph.write("nowhere") as tx:
+        tx.insert("Person", name="never")
+    with pytest.raises(errors.BadRequest, match="`retry` is a number of attempts"):
+        graph.write(retry=-1)
+    with pytest.raises(errors.InvalidName):
+        graph.write("a b")
+    assert graph.commits.list()[0] == head
 
 
 def test_rows_of_a_type_are_loaded(graph: AnyGraph) -> None:

@@ -88,6 +88,17 @@ CASES: dict[str, Case] = {
         headers={"Omnigraph-If-Graph-Commit": "HEAD"},
         denied=404,
     ),
+    "getWriteSchema": Case("write/schema"),
+    "write": Case(
+        "write",
+        {
+            "statements": [
+                {"op": "insert", "type": "Person", "values": {"name": "Bea", "age": 20}},
+                {"op": "insert_edge", "type": "Knows", "from": "Bea", "to": "Ada"},
+                {"op": "update", "type": "Person", "where": ["name", "=", "Bea"], "values": {"age": 21}},
+            ]
+        },
+    ),
     "load": Case("load", {"data": LINE}),
     "loadNdjson": Case(
         "load/ndjson", content=LINE.encode(), headers={"Content-Type": "application/x-ndjson"}

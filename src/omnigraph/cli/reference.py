@@ -128,7 +128,7 @@ INTERNAL_MEMBERS = {
     "omnigraph.spark.GraphFrames": ("reads",),
 }
 """Members of public classes that only other rooms call."""
-INHERITING = ("Algorithms", "Blob", "RemoteDiff", "RemoteSnapshot")
+INHERITING = ("Algorithms", "Blob", "RemoteDiff", "RemoteSnapshot", "WriteBlock")
 """How names of classes end whose members are partly those of an internal class."""
 
 

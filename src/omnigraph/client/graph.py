@@ -21,7 +21,9 @@ from omnigraph.client.loads import RemoteLoadOptions, prepare_load
 from omnigraph.client.results import ChunkReader
 from omnigraph.client.served_options import refuse_engine
 from omnigraph.client.snapshot import RemoteSnapshot, snapshot_of
+from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address, Transport, close_stream
+from omnigraph.client.write_block import RemoteWriteBlock
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.page import ChangePage
 from omnigraph.engine.export.export_request import BinaryStream, ExportFormatName, ExportOutput, ExportResult
@@ -58,9 +60,8 @@ def connect(url: str, *, token: str | None = None, timeout: float | None = DEFAU
 class RemoteGraph:
     """A graph behind a server; safe to share between threads, and a context manager that closes it.
 
-    Methods, results and errors are those of `Graph`. What works on the storage itself is missing: `write`,
-    `embed`, `algorithms`, `draw`, `spark` and maintenance. Reads that got no answer are sent again; writes
-    never are.
+    Methods, results and errors are those of `Graph`. What works on the storage itself is missing: `embed`,
+    `algorithms`, `draw`, `spark` and maintenance. Reads that got no answer are sent again; writes never are.
     """
 
     def __init__(self, address: Address) -> None:
@@ -260,6 +261,23 @@ class RemoteGraph:
             "message": message,
         }
         return self._transport.send(writes.run_mutation(query, params, options))
+
+    def write(
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        if_commit: str | None = None,
+        retry: int = 0,
+        message: str | None = None,
+    ) -> RemoteWriteBlock:
+        """A block that collects changes and commits them once: `with graph.write() as tx: ...`.
+
+        `if_commit`, `retry` and `message` are those of `mutate`.
+        """
+        self._transport.require_open()
+        options: WriteOptions = {"actor": actor, "if_commit": if_commit, "retry": retry, "message": message}
+        return RemoteWriteBlock(self._transport, author_of(branch, options))
 
     def load(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -126,7 +127,16 @@ def _query_call(
 
 def plain_params(params: Params) -> dict[str, object] | None:
     """Return parameters as JSON has them."""
-    return None if params is None else {name: plain_value(value) for name, value in params.items()}
+    if params is None:
+        return None
+    return {name: _name_numbers(plain_value(value)) for name, value in params.items()}
+
+
+def _name_numbers(value: object) -> object:
+    """Return numbers that JSON does not have by their names; otherwise they would become null."""
+    if isinstance(value, list):
+        return [_name_numbers(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def moment_members(moment: MomentOptions) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def run_mutation(query: QueryText, params: Params, options: MutateOptions) -> Ca
         decode.mutation,
         body,
         is_safe=False,
-        headers=_condition(if_commit),
+        headers=condition_headers(if_commit),
         source_name=source_name,
     )
 
@@ -66,10 +66,12 @@ def invoke_mutation(
     body = json_body(
         params=plain_params(params), branch=parse_branch_name(branch), expect_mutation=True, message=message
     )
-    return json_call(path_of(*segments), decode.mutation, body, is_safe=False, headers=_condition(if_commit))
+    headers = condition_headers(if_commit)
+    return json_call(path_of(*segments), decode.mutation, body, is_safe=False, headers=headers)
 
 
-def _condition(if_commit: str | None) -> dict[str, str]:
+def condition_headers(if_commit: str | None) -> dict[str, str]:
+    """Return the header of a write that takes effect only while a commit is the newest of its branch."""
     if if_commit is None:
         return {}
     if not (if_commit.isascii() and if_commit.isalnum()):

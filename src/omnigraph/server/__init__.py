@@ -23,7 +23,7 @@ errors.py           a failure as status and body
 handlers.py         which handler belongs to which operation; data_handlers.py: those of data_routes.py
 health.py, reads.py, writes.py, branches.py, commits.py, schemas.py     handlers
 loads.py, load_files.py, exports.py, blobs.py, change_feed.py     more of them
-comparisons.py, invocations.py, type_rows.py     and the last
+comparisons.py, invocations.py, statements.py, type_rows.py     and the last
 moments.py          which moment of a graph a read is about
 streams.py          answers that are sent piece by piece; slots.py: how many exports run at once
 ui_routes.py        the part of the table for the page in the browser; ui_handlers.py: which handler does what

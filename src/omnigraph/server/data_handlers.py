@@ -12,6 +12,7 @@ from omnigraph.server import (
     invocations,
     load_files,
     loads,
+    statements,
     type_rows,
 )
 from omnigraph.server.app import Handler
@@ -20,6 +21,8 @@ DATA_HANDLERS: Mapping[str, Handler] = {
     "list_queries": invocations.list_queries,
     "invoke_query": invocations.invoke_query,
     "invoke_query_if_graph_commit": invocations.invoke_query_if_commit,
+    "getWriteSchema": statements.get_write_schema,
+    "write": statements.write,
     "load": loads.load,
     "loadNdjson": loads.load_ndjson,
     "loadArrow": loads.load_arrow,

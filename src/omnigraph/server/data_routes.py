@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from omnigraph.server.route import ARROW, BYTES, LOAD_LIMIT, NDJSON, TAR, Body, Param, Route
-from omnigraph.server.wire import changes, comparisons, exports, loads, reads, stored_queries, writes
+from omnigraph.server.wire import (
+    changes,
+    comparisons,
+    exports,
+    loads,
+    reads,
+    statements,
+    stored_queries,
+    writes,
+)
 
 _BRANCH = Param("branch", "The branch; main, if none is named.")
-_IF_COMMIT = Param(
-    "Omnigraph-If-Graph-Commit", "The commit that must be the newest of the branch.", required=True
-)
+_CONDITION = "Omnigraph-If-Graph-Commit", "The commit that must be the newest of the branch."
+_IF_COMMIT = Param(*_CONDITION, required=True)
 _LOAD_POLICY = "branch_create(from, b) if it creates the branch, then change(b)"
 _MODES = ("overwrite", "append", "merge")
 _LOAD_PARAMS = (
@@ -75,6 +83,31 @@ DATA_ROUTES: tuple[Route, ...] = (
         headers=(_IF_COMMIT,),
         statuses=(409, 412, 424),
         admission=True,
+    ),
+    Route(
+        method="GET",
+        path="write/schema",
+        operation="getWriteSchema",
+        summary="What a client checks the statements of a write by, and what their ids follow from.",
+        policy="change(b)",
+        params=(_BRANCH,),
+        response=statements.WriteSchemaOutput,
+        ours=True,
+    ),
+    Route(
+        method="POST",
+        path="write",
+        operation="write",
+        summary="Insert and update, or delete, by statements as plain values, in one commit.",
+        policy="change(b)",
+        body=Body.JSON,
+        request=statements.WriteRequest,
+        response=writes.ChangeOutput,
+        headers=(Param(*_CONDITION),),
+        limit=LOAD_LIMIT,
+        statuses=(409, 412, 424),
+        admission=True,
+        ours=True,
     ),
     Route(
         method="POST",

@@ -79,6 +79,8 @@ class Call:
         """Measures and traces what the engine does for the request."""
         self.was_authorized = False
         self.has_read_body = False
+        self.body_size = 0
+        """The bytes of the body that were read."""
         self._body: Any = None
         self._raw = b""
 
@@ -240,7 +242,7 @@ class Call:
                 raise ResourceLimitExceeded(resource, limit=limit, actual=size)
             if chunk:
                 yield chunk
-        self.has_read_body = True
+        self.has_read_body, self.body_size = True, size
 
     async def _next_message(self) -> Mapping[str, Any]:
         try:

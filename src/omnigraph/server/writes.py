@@ -73,6 +73,11 @@ def refuse_condition(call: Call, instead: str) -> None:
         raise BadRequest(f"{IF_COMMIT} has no effect here", remedy=f"use POST {instead}")
 
 
+def optional_commit(call: Call) -> str | None:
+    """Return the id in the header of a write that may have a condition."""
+    return required_commit(call) if call.header(IF_COMMIT) else None
+
+
 def required_commit(call: Call) -> str:
     """Return the id in the one header that a conditional write has."""
     found = call.header(IF_COMMIT)

@@ -3,6 +3,7 @@
     graph.py      aconnect, and AsyncRemoteGraph: the methods of RemoteGraph
     history.py    its branches and commits
     snapshot.py   a moment of it, and its Blobs
+    write_block.py   changes that are collected and sent in one request
     compare.py    differences between two moments, and changes of commits
     exports.py    lines of exports and baselines, written in a worker thread as they arrive
     batches.py    results of queries as batches of Arrow that arrive

@@ -17,6 +17,7 @@ from omnigraph.client.aio.exports import write_baseline
 from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits
 from omnigraph.client.aio.snapshot import AsyncRemoteSnapshot, snapshot_of
 from omnigraph.client.aio.transport import AsyncTransport
+from omnigraph.client.aio.write_block import AsyncRemoteWriteBlock
 from omnigraph.client.calls import Call
 from omnigraph.client.changes import ChangeFilterOptions, ChangePageOptions, DiffOptions
 from omnigraph.client.compare import name_moment
@@ -25,6 +26,7 @@ from omnigraph.client.feed_pages import FeedPages
 from omnigraph.client.loads import RemoteLoadOptions, prepare_load
 from omnigraph.client.reads import MomentOptions, QueryOptions
 from omnigraph.client.served_options import refuse_engine
+from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address
 from omnigraph.client.writes import MutateOptions
 from omnigraph.engine.changes.page import ChangePage
@@ -196,6 +198,14 @@ class AsyncRemoteGraph:
     ) -> MutationResult:
         """Carry out a mutation query on a branch: all of it, or nothing; see `Graph.mutate`."""
         return await self._send(writes.run_mutation(query, params, options))
+
+    def write(self, branch: str = MAIN, **options: Unpack[WriteOptions]) -> AsyncRemoteWriteBlock:
+        """A block that collects changes and commits them once: `async with graph.write() as tx: ...`.
+
+        `if_commit`, `retry` and `message` are those of `mutate`.
+        """
+        self._transport.require_open()
+        return AsyncRemoteWriteBlock(self._transport, author_of(branch, options))
 
     async def load(self, data: Any, *, mode: LoadMode, **options: Unpack[RemoteLoadOptions]) -> LoadResult:
         """Load files of NDJSON, or rows of one type, on a branch; see `RemoteGraph.load`.

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from omnigraph.arguments import check_arguments
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.schema_files import LiveSchema
-from omnigraph.engine.rows.ids import generate_ids
 from omnigraph.engine.write.mutate import MutationResult, SchemaMoved, run_statements
+from omnigraph.engine.write.statement_block import StatementBlock, WriteSchema, find_key_id
 from omnigraph.engine.write.transaction import Author
-from omnigraph.errors import BadRequest
-from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertNode, Statement
-from omnigraph.lang.query.statements import (
-    Condition,
-    PropertyValues,
-    delete_rows,
-    insert_edge,
-    insert_node,
-    update_nodes,
-)
-from omnigraph.lang.query.terms import Const
-from omnigraph.lang.schema.keys import compose_id, render_scalar
+from omnigraph.errors import BadRequest, ReadSetChanged
+from omnigraph.lang.query.resolved import Statement
+from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.values import shorten_legibly
+
+ReceivedStatement = tuple[Statement, str | None]
+"""A statement of another process, and the id that it chose for what it inserts."""
+ResolveStatements = Callable[[Catalog], Iterable[ReceivedStatement]]
+"""Checks statements of another process against a schema."""
+
+_ULID = re.compile("[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
-@check_arguments
-class WriteBlock:
+class WriteBlock(StatementBlock):
     """Changes of one branch that become one commit at the end of a `with` block, or none after an error.
 
     It may insert and update, or delete, but not both. Inserts of a type with a key replace the node that
@@ -36,104 +34,78 @@ class WriteBlock:
     """
 
     def __init__(self, writing: Callable[[], OpenGraph], author: Author) -> None:
+        super().__init__(author)
         self._writing = writing
-        self._author = author
-        self._schema: LiveSchema | None = None
-        self._new_ids: Iterator[str] = iter(())
-        self._statements: list[Statement] = []
-        self._ids: list[str] = []
-        self._over = False
-        self._result: MutationResult | None = None
-
-    def insert(self, type_name: str, values: PropertyValues | None = None, /, **more: object) -> str:
-        """A node; its properties as keywords or in a mapping. Edges may name it by the id that comes back."""
-        schema = self._open()
-        statement = insert_node(schema.catalog, type_name, {**(values or {}), **more})
-        return self._add(statement, _key_id(schema, statement))
-
-    def insert_edge(
-        self,
-        type_name: str,
-        from_: str,
-        to: str,
-        values: PropertyValues | None = None,
-        /,
-        **more: object,
-    ) -> str:
-        """An edge from one node to another, both named by their ids; what comes back is its own."""
-        return self._add(insert_edge(self._open().catalog, type_name, from_, to, {**(values or {}), **more}))
-
-    def update(
-        self, type_name: str, where: Condition, values: PropertyValues | None = None, /, **more: object
-    ) -> None:
-        """New values for all nodes that pass a test such as `("age", ">", 90)`."""
-        self._add(update_nodes(self._open().catalog, type_name, where, {**(values or {}), **more}))
-
-    def delete(self, type_name: str, where: Condition, /) -> None:
-        """All nodes, with their edges, or all edges of a type that pass a test."""
-        self._add(delete_rows(self._open().catalog, type_name, where))
-
-    @property
-    def result(self) -> MutationResult:
-        """What the write did; known once the block has ended."""
-        if self._result is None:
-            raise BadRequest("the write has no result yet", remedy="ask for it after the `with` block")
-        return self._result
-
-    def __len__(self) -> int:
-        return len(self._statements)
+        self._chosen: set[str] = set()
 
     def __enter__(self) -> Self:
-        if self._schema is not None:
-            raise BadRequest("a write can be used once", remedy="begin another one with `graph.write`")
+        self._require_unused()
         graph = self._writing()
-        self._schema, self._new_ids = graph.schema(), _generate_ids(graph.root.clock() // 1000)
+        self._begin(schema_of_write(graph.schema()), graph.root.clock() // 1000)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over = True
-        if kind is None and self._schema is not None:
-            known = self._schema.catalog.fingerprint
-            try:
-                self._result = run_statements(
-                    self._writing(), self._statements, {}, self._author, known, ids=self._ids
-                )
-            except SchemaMoved as moved:
-                raise moved.conflict() from moved
-
-    def __repr__(self) -> str:
-        return f"<Write to '{self._author.branch}' with {len(self)} statements>"
-
-    def _open(self) -> LiveSchema:
-        if self._schema is None or self._over:
-            raise BadRequest("a write collects changes only inside its `with` block")
-        return self._schema
-
-    def _add(self, statement: Statement, key_id: str | None = None) -> str:
-        deletes = isinstance(statement, DeleteNodes | DeleteEdges)
-        if self._statements and deletes != isinstance(self._statements[0], DeleteNodes | DeleteEdges):
-            raise BadRequest(
-                "the write mixes inserts/updates and deletes; split into separate writes: "
-                "(1) inserts and updates, then (2) deletes"
+        schema = self._end(kind)
+        if schema is None:
+            return
+        try:
+            self._result = run_statements(
+                self._writing(),
+                self._statements,
+                {},
+                self._author,
+                schema.fingerprint,
+                ids=self._ids,
+                has_chosen_ids=bool(self._chosen),
             )
-        self._statements.append(statement)
-        self._ids.append(next(self._new_ids) if key_id is None else key_id)
-        return self._ids[-1]
+        except SchemaMoved as moved:
+            raise moved.conflict() from moved
+
+    def _receive(self, fingerprint: str | None, received: ResolveStatements) -> None:
+        schema = self._open()
+        if fingerprint is not None and fingerprint != schema.fingerprint:
+            raise ReadSetChanged("schema", expected=fingerprint, actual=schema.fingerprint)
+        for statement, chosen in received(schema.catalog):
+            self._add_received(statement, chosen)
+
+    def _add_received(self, statement: Statement, chosen: str | None) -> None:
+        """Add a statement of another process, which may have chosen the id of what it inserts."""
+        if chosen is None:
+            self._add(statement)
+            return
+        key_id = find_key_id(self._open(), statement)
+        is_new = _ULID.fullmatch(chosen) is not None and chosen not in self._chosen
+        if chosen != key_id if key_id is not None else not is_new:
+            raise BadRequest(
+                f"'{shorten_legibly(chosen)}' cannot be the id of a new `{statement.type_name}`",
+                remedy="leave it out; it follows from the key, or is a ULID that is used once",
+            )
+        if key_id is None:
+            self._chosen.add(chosen)
+        self._append(statement, chosen)
 
 
-def _generate_ids(milliseconds: int) -> Iterator[str]:
-    """New ids without end; some are drawn at a time, which costs no more than drawing one."""
-    while True:
-        yield from generate_ids(64, milliseconds).to_pylist()
+def schema_of_write(schema: LiveSchema) -> WriteSchema:
+    """Return what statements are checked by while a schema holds."""
+
+    def key_order(type_name: str) -> tuple[str, ...]:
+        return schema.targets[table_key("node", type_name)].identity
+
+    return WriteSchema(schema.catalog, schema.catalog.fingerprint, key_order)
 
 
-def _key_id(schema: LiveSchema, statement: InsertNode) -> str | None:
-    """The id that follows from the key of a node; None when its type has none, and it gets a new one."""
-    target = schema.targets[table_key("node", statement.type_name)]
-    if not target.identity:
-        return None
-    given = {name: term.value for name, term in statement.values if isinstance(term, Const)}
-    types = target.owner.properties
-    return compose_id([render_scalar(given[name], types[name].type) for name in target.identity])
+def schema_behind(block: WriteBlock) -> LiveSchema:
+    """Return the schema of the graph that a write is about, as it is now."""
+    return block._writing().schema()  # noqa: SLF001 - what another process needs to check statements
+
+
+def run_received(block: WriteBlock, fingerprint: str | None, received: ResolveStatements) -> MutationResult:
+    """Run statements that another process collected, as one commit.
+
+    Raises `ReadSetChanged` when it checked them by a schema that no longer holds.
+    """
+    with block:
+        block._receive(fingerprint, received)  # noqa: SLF001 - the other half of a block that is elsewhere
+    return block.result

@@ -37,7 +37,7 @@ from omnigraph.engine.write.transaction import (
     Transaction,
     commit_write,
 )
-from omnigraph.errors import CompileError, InvalidValue, OmnigraphError, ReadSetChanged
+from omnigraph.errors import CompileError, InvalidValue, KeyConflict, OmnigraphError, ReadSetChanged
 from omnigraph.lang.query.compile import CompiledMutation
 from omnigraph.lang.query.resolved import (
     DeleteEdges,
@@ -161,18 +161,20 @@ def run_statements(
     *,
     limits: PendingLimits | None = None,
     ids: Sequence[str] | None = None,
+    has_chosen_ids: bool = False,
 ) -> MutationResult:
     """Carry out statements on a branch: all of them, in one commit, or none.
 
     `schema` is the fingerprint of the one that they were checked against: under another one they may mean
     something else, and this raises `SchemaMoved`. `ids` has an id for each statement, if they are known.
+    Those that another process chose may be stored already, which raises `KeyConflict`.
     """
     graph.permissions.require("change", branch=author.branch, actor=author.actor)
     milliseconds = graph.root.clock() // 1000
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
     new_ids = generate_ids(len(statements), milliseconds) if ids is None else pa.array(ids, pa.string())
     bindings = Bindings(parameters, milliseconds)
-    mutation = _Mutation(statements, new_ids, bindings, limits, schema)
+    mutation = _Mutation(statements, new_ids, bindings, limits, schema, has_chosen_ids)
     return mutation.result(commit_write(graph, author, mutation))
 
 
@@ -186,7 +188,9 @@ class _Mutation:
         bindings: Bindings,
         limits: PendingLimits | None,
         schema: str,
+        has_chosen_ids: bool,
     ) -> None:
+        self._has_chosen_ids = has_chosen_ids
         self._statements = statements
         self._new_ids = new_ids
         self._bindings = bindings
@@ -197,7 +201,7 @@ class _Mutation:
     def prepare(self, transaction: Transaction) -> PreparedWrite:
         if transaction.schema.catalog.fingerprint != self._schema:
             raise SchemaMoved(self._schema, transaction.schema.catalog)
-        self._last = _Execution(transaction, self._bindings, self._limits)
+        self._last = _Execution(transaction, self._bindings, self._limits, self._has_chosen_ids)
         self._last.run(self._statements, self._new_ids)
         return self._last.prepare()
 
@@ -219,8 +223,15 @@ def _count_written(counts: Counts) -> WriteCounts:
 class _Execution:
     """The statements of one mutation on one state of the branch."""
 
-    def __init__(self, transaction: Transaction, bindings: Bindings, limits: PendingLimits | None) -> None:
+    def __init__(
+        self,
+        transaction: Transaction,
+        bindings: Bindings,
+        limits: PendingLimits | None,
+        has_chosen_ids: bool,
+    ) -> None:
         self._transaction = transaction
+        self._has_chosen_ids = has_chosen_ids
         self._bindings = bindings
         self._limits = limits
         self._pending: dict[str, PendingRows] = {}
@@ -286,6 +297,8 @@ class _Execution:
         rows = build_nodes(pending.target, [self._values(pending, one.values) for one in run], new_ids)
         if pending.target.identity:
             self._replacing.add(pending.target.key)
+        else:
+            self._require_new(pending.target, new_ids)
         pending.put(rows)
         self.nodes += len(run)
 
@@ -298,8 +311,17 @@ class _Execution:
             [self._values(pending, one.values) for one in run],
             new_ids,
         )
+        self._require_new(pending.target, new_ids)
         pending.put(rows)
         self.edges += len(run)
+
+    def _require_new(self, target: TableType, ids: pa.Array) -> None:
+        """Fail when a stored row has an id that another process chose; ids drawn here are new."""
+        if not self._has_chosen_ids:
+            return
+        taken = self._transaction.stored.existing(target.key, ids)
+        if len(taken):
+            raise KeyConflict(target.kind, target.name, taken[0].as_py(), remedy="begin another write")
 
     def _update(self, statement: UpdateNodes) -> None:
         pending = self._table("node", statement.type_name)

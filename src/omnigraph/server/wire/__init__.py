@@ -6,6 +6,7 @@
     commits.py          commits, and the moment a read is about
     reads.py            queries and their results, snapshots
     writes.py           mutations
+    statements.py       statements that a client collected in a block
     branches.py         branches and merges
     schemas.py          the schema and its changes
     loads.py            loads of NDJSON and Arrow
