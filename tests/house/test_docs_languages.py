@@ -12,7 +12,7 @@ from omnigraph.engine.write.pending_rows import PendingLimits
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.compile import TYPE_CODES, compile_parsed
-from omnigraph.lang.query.expressions import FUNCTIONS, MAX_CONDITIONS, MAX_OPERATORS
+from omnigraph.lang.query.expressions import FUNCTIONS, MAX_CONDITIONS, MAX_OPERATORS, OPERATOR_WORDS
 from omnigraph.lang.query.lint import LINT_CODES, NO_PARAMETERS, Finding, LintReport, QueryResult
 from omnigraph.lang.query.parser import MAX_CLAUSES, parse_queries
 from omnigraph.lang.schema import compile_schema
@@ -43,8 +43,7 @@ WORDS = [
     "in",
     "is",
     "null",
-    "contains",
-    "starts_with",
+    *OPERATOR_WORDS,
     "insert",
     "update",
     "set",

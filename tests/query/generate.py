@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn
 
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, ValueType
-from tests.query.pools import EDITABLE_WORDS, POOLS, VECTORS, constant, parameter_value
+from tests.query.pools import EDITABLE_WORDS, LIKE, POOLS, REGULAR, VECTORS, constant, parameter_value, quote
 
 SCHEMA = """
 node Thing {
@@ -295,7 +295,18 @@ class Author:
         part = other[0] if other else self.constant(ValueType(Scalar.STRING))
         # In parentheses, because `$q contains $n` would be a traversal.
         sides = [text, part] if not self.one_in(4) else [f"({part})", text]
-        return f"{sides[0]} {self.pick(['contains', 'starts_with', '=', '<'])} {sides[1]}"
+        return f"{sides[0]} {self.pick(['contains', 'starts_with', 'ends_with', '=', '<'])} {sides[1]}"
+
+    def _pattern_filter(self, scope: Scope) -> str | None:
+        chosen = self._of(scope, lambda type_: type_.is_text)
+        if chosen is None:
+            return None
+        text = chosen[0] if not self.one_in(4) else f"{self.pick(['lower', 'upper'])}({chosen[0]})"
+        op = self.pick(["like", "ilike", "matches"])
+        pattern = self.pick(REGULAR if op == "matches" else LIKE)
+        if self.one_in(3):
+            return f"{text} {op} {self.parameter('String?', None if self.one_in(8) else pattern)}"
+        return f"{text} {op} {quote(pattern)}"
 
     def _list_filter(self, scope: Scope) -> str | None:
         chosen = self._of(scope, lambda type_: type_.is_list)
@@ -546,7 +557,9 @@ def _query(
 
 
 _NUMERIC = sorted(INTEGERS | FLOATS)
-_FILTERS = ["compare"] * 6 + ["pair"] * 3 + ["number", "text", "list", "null", "in"] * 2 + ["search"]
+_FILTERS = (
+    ["compare"] * 6 + ["pair"] * 3 + ["number", "text", "pattern", "list", "null", "in"] * 2 + ["search"]
+)
 
 
 def _edge_name(edge: str) -> str:

@@ -15,6 +15,9 @@ EDITABLE_WORDS = ["graph", "lemon", "quartz", "zinc"]
 """Words that lower case, stemming and stop words leave as they are."""
 
 TEXTS = ["", "a", "A", "ab", "ABC", "é", "É", "ß", "ÀΣ", "\uffff", "🙂", 'q"\\', "%_", "a\nb", "red"]
+LIKE = ["a%", "%b", "%a%", "a_b", "_", "%", "", "A%", "\\%\\_", "é", "__", "%B", "%re_", "a%b", "%\\\\"]
+REGULAR = ["^a", "b", "[A-Z]", "a.b", "é|É", "^.$", "(?i)ab", "[^a]", "(?s)^a.b"]
+"""Patterns that fit some of these texts, and mean the same to every engine of regular expressions."""
 MOMENTS = [-1, 0, 1704067200000, 1704067200001, 7258118400000]
 POOLS: dict[str, list[Any]] = {
     Scalar.STRING: [*TEXTS, "a\x00b"],

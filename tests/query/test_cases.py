@@ -13,9 +13,10 @@ import pytest
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.errors import OmnigraphError
-from omnigraph.lang.query.compile import check_query, compile_query, select_query
-from omnigraph.lang.query.parameters import check_count, decode_parameters
+from omnigraph.lang.query.compile import CompiledRead, check_query, compile_query, select_query
+from omnigraph.lang.query.parameters import Decoder, check_count
 from omnigraph.lang.query.parser import parse_queries
+from omnigraph.lang.query.patterns import find_pattern_parameters
 from omnigraph.lang.query.resolved import ResolvedRead
 from omnigraph.lang.query.terms import ParamRef
 from omnigraph.lang.schema import compile_schema
@@ -77,11 +78,12 @@ def ask_oracle(case: Case) -> Answer:
     """What the oracle says, or the error of a query that cannot run."""
     catalog = catalog_of(schema_of(case))
     source = Source(query_of(case))
-    compile_query(source, catalog)  # refuses what cannot be planned, too
+    compiled = compile_query(source, catalog)  # refuses what cannot be planned, too
+    assert isinstance(compiled, CompiledRead)
     query = select_query(parse_queries(source))
     read = check_query(query, catalog, source)
     assert isinstance(read, ResolvedRead)
-    params = decode_parameters(query.parameters, params_of(case))
+    params = Decoder(query.parameters, find_pattern_parameters(compiled.plan))(params_of(case))
     for count in (read.limit, read.offset):
         if isinstance(count, ParamRef):
             check_count(count.name, params[count.name])  # type: ignore[arg-type]

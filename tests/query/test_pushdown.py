@@ -98,6 +98,12 @@ $i.text > "z"
 $i.text contains ""
 $i.text contains $t
 $i.text starts_with "ad"
+$i.text ends_with "bo"
+$i.text like "ad%"
+$i.text like "%bo"
+$i.text like "%t's%"
+$i.text like "Ä"
+$i.text like "%"
 $i.text in ["", "Ä"]
 $i.flag = true
 $i.flag < true
@@ -143,6 +149,10 @@ search($i.text, "ada")
 $i.raw is null
 $i.age = 36 or lower($i.text) = "ä"
 not ($i.text contains "a")
+$i.text like "a_a%"
+$i.text like $t
+$i.text ilike "ADA%"
+$i.text matches "^a"
 """.strip().splitlines()
 
 

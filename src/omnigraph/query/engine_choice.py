@@ -9,7 +9,7 @@ constants, and `python -m bench.spark engines` measures them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -89,20 +89,13 @@ def query_bytes(plan: p.Plan, snapshot: Snapshot) -> int:
 def tables_read(plan: p.Plan) -> set[str]:
     """Return the tables that a plan reads, in its blocks too."""
     found = set()
-    for below in plans_within(plan):
+    for below in p.plans_within(plan):
         match below:
             case p.Scan(type_name=type_name):
                 found.add(table_key("node", type_name))
             case p.Expand(target_type=target_type, edge_type=edge_type):
                 found |= {table_key("node", target_type), table_key("edge", edge_type)}
     return found
-
-
-def plans_within(plan: p.Plan) -> Iterator[p.Plan]:
-    """Return a plan and all that it is made of."""
-    yield plan
-    for _, below in p.inputs(plan):
-        yield from plans_within(below)
 
 
 def _bytes_of(rows: Mapping[str, Any]) -> int:

@@ -18,6 +18,7 @@ from omnigraph.errors import OmnigraphError, QueryError, ResourceLimitExceeded, 
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.compile import CompiledMutation, CompiledQuery, CompiledRead
 from omnigraph.lang.query.parameters import Decoder
+from omnigraph.lang.query.patterns import find_pattern_parameters
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import ValueType
 from omnigraph.lang.values import Stored
@@ -66,7 +67,7 @@ def prepare_read(query: CompiledRead, catalog: Catalog) -> PreparedRead:
     schema = result_schema(plan)
     return PreparedRead(
         query,
-        Decoder(query.parameters),
+        Decoder(query.parameters, find_pattern_parameters(plan)),
         find_tables(plan),
         schema,
         tuple(output.term.type for output in output_columns(plan)),

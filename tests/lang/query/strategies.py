@@ -7,7 +7,7 @@ import re
 from hypothesis import strategies as st
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.expressions import AGGREGATES, CASE_CALLS, TEXT_CALLS
+from omnigraph.lang.query.expressions import AGGREGATES, CASE_CALLS, OPERATOR_WORDS, TEXT_CALLS
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, SCALARS, STRING, Scalar, ValueType
 from tests.lang.casefile import cases_in
 
@@ -31,7 +31,19 @@ WORDS = [
 ]
 VARIABLES = ["p", "p", "p", "q", "t", "m", "_", "x", "not", "limit"]
 PROPERTIES = ["handle", "age", "score", "joined", "role", "email", "tags", "slug", "title", "since", "note"]
-EDGES = ["mentors", "memberOf", "memberof", "contains", "starts_with", "in", "is", "optional", "as", "or"]
+EDGES = [
+    "mentors",
+    "memberOf",
+    "memberof",
+    "contains",
+    "starts_with",
+    "in",
+    "is",
+    "optional",
+    "as",
+    "or",
+    "like",
+]
 TYPES = ["Person", "Team", "Log", "Mentors", "MemberOf", "Nope", "X_1", "String"]
 ODD_NAMES = ["_", "__", "a1", "_b", "camelCase", "x_Y_9", "nothing", "l" * 254, "distinct_", "trueish"]
 
@@ -100,7 +112,7 @@ hops = st.builds(ast.Hops, st.integers(0, 2**32 - 1) | st.integers(1, 3), st.non
 traversal = st.builds(
     ast.Traversal, variable, edge, variable, st.none() | variable, st.booleans(), st.none() | hops
 )
-operators = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with"])
+operators = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", *OPERATOR_WORDS])
 filters = st.one_of(
     st.builds(ast.Comparison, expr, operators, expr),
     st.builds(ast.NullTest, expr, st.booleans()),

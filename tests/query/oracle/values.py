@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from omnigraph.lang.query.terms import (
     Not,
     NullCheck,
     ParamRef,
+    PatternTest,
     Predicate,
     Prop,
     Relevance,
@@ -52,6 +54,11 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+}
+AFFIXES: dict[str, Callable[[str, str], bool]] = {
+    "contains": operator.contains,
+    "starts_with": str.startswith,
+    "ends_with": str.endswith,
 }
 CALCULATE: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -100,7 +107,10 @@ class Values:
                 whole, piece = self.value(text, row), self.value(part, row)
                 if whole is None or piece is None:
                     return None
-                return piece in whole if op == "contains" else whole.startswith(piece)
+                return AFFIXES[op](whole, piece)
+            case PatternTest(op, text, pattern):
+                whole, wanted = self.value(text, row), self.value(pattern, row)
+                return None if whole is None or wanted is None else fits(op, whole, wanted)
             case Has(items, item):
                 return self._among(items, self.value(items, row), item, self.value(item, row))
             case InList(argument, items):
@@ -233,6 +243,17 @@ def fold_case(fn: str, text: str | None) -> str | None:
         return None
     change = pc.utf8_lower if fn == "lower" else pc.utf8_upper
     return "".join(change(letter).as_py() for letter in text)
+
+
+def fits(op: str, text: str, pattern: str) -> bool:
+    """Whether a text fits a pattern; those that tests use mean the same to Python and to RE2."""
+    if op == "matches":
+        return re.search(pattern, text) is not None
+    marks = re.finditer(r"\\(.)|([%_])|(.)", pattern, re.DOTALL)
+    wild = {"%": ".*", "_": ".", None: ""}
+    parts = (wild[each[2]] or re.escape(each[1] or each[3]) for each in marks)
+    flags = re.DOTALL | (re.IGNORECASE if op == "ilike" else 0)
+    return re.fullmatch("".join(parts), text, flags) is not None
 
 
 def distance(vector: tuple[float, ...] | None, query: tuple[float, ...] | None) -> float | None:

@@ -8,7 +8,8 @@ import { formatType } from "../format";
 
 const KEYWORDS = [
   "query", "match", "return", "order", "limit", "offset", "distinct", "not", "and", "or", "optional", "insert", "update", "delete",
-  "set", "where", "as", "asc", "desc", "in", "is", "null", "contains", "starts_with", "true", "false", "from", "to",
+  "set", "where", "as", "asc", "desc", "in", "is", "null",
+  "contains", "starts_with", "ends_with", "like", "ilike", "matches", "true", "false", "from", "to",
 ];
 const FUNCTIONS = [
   "count", "sum", "avg", "min", "max", "now", "date", "datetime", "lower", "upper", "search", "match_text", "fuzzy",

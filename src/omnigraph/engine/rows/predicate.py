@@ -20,6 +20,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.json_columns import build_column
 from omnigraph.errors import InternalError, ParameterError
+from omnigraph.lang.query.ast import AffixOp
 from omnigraph.lang.query.terms import (
     Compare,
     Const,
@@ -83,11 +84,11 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """The text of the column contains a part, or begins with it."""
+    """The text of the column contains a part, or begins or ends with it."""
 
     column: str
     part: str
-    at_start: bool
+    op: AffixOp
 
 
 Test = MatchesNothing | Presence | Comparison | OneOf | TextMatch
@@ -112,11 +113,11 @@ def bind_predicate(predicate: Predicate, bindings: Bindings) -> Test:
         case Has(items=items, item=item):
             found = _constant(item, bindings)
             return _bind_one_of(items, None if found is None else (found,))
-        case TextTest(op=op, text=text, part=part):
+        case TextTest(op=affix, text=text, part=part):
             found = _constant(part, bindings)
             if not isinstance(found, str):
                 return MatchesNothing()
-            return TextMatch(_column(text)[0], found, at_start=op == "starts_with")
+            return TextMatch(_column(text)[0], found, affix)
     raise InternalError(f"a mutation cannot select rows by {type(predicate).__name__}")
 
 
@@ -220,6 +221,11 @@ def _bind_to_float(test: Comparison) -> Test:
 
 # --- asking Arrow --------------------------------------------------------------------------------
 
+_AFFIXES: dict[AffixOp, Callable[[Any, str], Any]] = {
+    "contains": pc.match_substring,
+    "starts_with": pc.starts_with,
+    "ends_with": pc.ends_with,
+}
 _RELATIONS: dict[RelationOp, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -249,8 +255,8 @@ def evaluate_column(
     match test:
         case Presence(present=present):
             return column.is_valid() if present else column.is_null()
-        case TextMatch(part=part, at_start=at_start):
-            return pc.starts_with(column, part) if at_start else pc.match_substring(column, part)
+        case TextMatch(part=part, op=affix):
+            return _AFFIXES[affix](column, part)
         case Comparison(type=type_, op=op, value=value):
             constant = build_column([value], type_)[0]
             if type_.scalar is Scalar.BOOL:  # Arrow orders no Booleans
@@ -331,9 +337,8 @@ def render_test(test: Test) -> str:
             return " OR ".join(tests)
         case OneOf(column=column, type=type_, values=values):
             return one_of(column, values, type_)
-        case TextMatch(column=column, part=part, at_start=at_start):
-            function = "starts_with" if at_start else "contains"
-            return f"{function}({quoted(column)}, {render_literal(part, STRING)})"
+        case TextMatch(column=column, part=part, op=affix):
+            return f"{affix}({quoted(column)}, {render_literal(part, STRING)})"
 
 
 def one_of(column: str, values: Sequence[Atom], type_: ValueType = STRING) -> str:

@@ -7,7 +7,7 @@ Read in this order:
     check_*.py, scope.py           tree -> resolved.py and terms.py: each part of the language
     planner.py                     resolved read -> plan.py; explain.py: plans as text
     block_names.py                 a name of its own for every variable of a plan
-    simplify.py                    negations at single tests, conjunctions split
+    simplify.py, patterns.py       negations at single tests, conjunctions split; patterns of texts
     parameters.py, statements.py   values from JSON, and mutations made in Python
     lint.py                        what looks wrong in a query
 """

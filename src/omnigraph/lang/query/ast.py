@@ -12,7 +12,9 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.source import NOWHERE, Span
 from omnigraph.lang.types import ValueType
 
-CompareOp = OneOf["=", "!=", "<", "<=", ">", ">=", "contains", "starts_with"]
+AffixOp = OneOf["contains", "starts_with", "ends_with"]
+PatternOp = OneOf["like", "ilike", "matches"]
+CompareOp = OneOf["=", "!=", "<", "<=", ">", ">=", AffixOp, PatternOp]
 ArithmeticOp = OneOf["+", "-", "*", "/"]
 AggregateFn = OneOf["count", "sum", "avg", "min", "max"]
 TextFn = OneOf["search", "fuzzy", "match_text"]

@@ -11,12 +11,14 @@ from omnigraph.lang.query.check_terms import (
     refuse_null,
 )
 from omnigraph.lang.query.check_values import check_in_items
+from omnigraph.lang.query.patterns import find_fault
 from omnigraph.lang.query.scope import Scope, raise_fault
 from omnigraph.lang.query.terms import (
     AllOf,
     AnyOf,
     Column,
     Compare,
+    Const,
     Distance,
     EntityId,
     Fusion,
@@ -25,7 +27,10 @@ from omnigraph.lang.query.terms import (
     InList,
     Not,
     NullCheck,
+    ParamRef,
+    PatternTest,
     Predicate,
+    RelationOp,
     Relevance,
     Term,
     TextTest,
@@ -87,10 +92,18 @@ def _check_comparison(scope: Scope, clause: ast.Comparison) -> Predicate:
         )
     if Scalar.BLOB in (left.type.scalar, right.type.scalar):
         raise_fault("T7", "blob comparisons in filters are not supported", clause.at)
-    if clause.op == "contains":
-        return _check_contains(left, right, clause.at)
-    if clause.op == "starts_with":
-        return _starts_with(left, right, clause.at)
+    match clause.op:
+        case "contains":
+            return _check_contains(left, right, clause.at)
+        case ("starts_with" | "ends_with") as affix:
+            return _check_affix(affix, left, right, clause.at)
+        case ("like" | "ilike" | "matches") as pattern:
+            return _check_pattern(pattern, left, right, clause)
+        case op:
+            return _check_relation(op, left, right, clause)
+
+
+def _check_relation(op: RelationOp, left: Term, right: Term, clause: ast.Comparison) -> Compare:
     if left.type.is_list or right.type.is_list:
         raise_fault(
             "T7",
@@ -101,7 +114,7 @@ def _check_comparison(scope: Scope, clause: ast.Comparison) -> Predicate:
         raise_fault("T7", "vector comparisons in filters are not supported", clause.at)
     if not are_compatible(left.type, right.type):
         raise_fault("T7", f"cannot compare {left.type} with {right.type}", clause.at)
-    return Compare(clause.op, left, right)
+    return Compare(op, left, right)
 
 
 def _is_value(found: Term) -> bool:
@@ -129,12 +142,24 @@ def _check_contains(left: Term, right: Term, at: Span) -> Predicate:
     return TextTest("contains", left, right)
 
 
-def _starts_with(left: Term, right: Term, at: Span) -> TextTest:
+def _check_affix(op: ast.AffixOp, left: Term, right: Term, at: Span) -> TextTest:
     if not left.type.is_text:
-        raise_fault("T7", f"starts_with requires a String property on the left, got {left.type}", at)
+        raise_fault("T7", f"{op} requires a String property on the left, got {left.type}", at)
     if not right.type.is_text:
-        raise_fault("T7", f"starts_with requires a String right operand, got {right.type}", at)
-    return TextTest("starts_with", left, right)
+        raise_fault("T7", f"{op} requires a String right operand, got {right.type}", at)
+    return TextTest(op, left, right)
+
+
+def _check_pattern(op: ast.PatternOp, left: Term, right: Term, clause: ast.Comparison) -> PatternTest:
+    if not left.type.is_text:
+        raise_fault("T32", f"{op} requires a String on the left, got {left.type}", clause.left.at)
+    if not isinstance(right, Const | ParamRef) or not right.type.is_text:
+        got = f", got {right.type}" if not right.type.is_text else ""
+        raise_fault("T32", f"the pattern of {op} must be a String literal or parameter{got}", clause.right.at)
+    fault = find_fault(op, str(right.value)) if isinstance(right, Const) else None
+    if fault is not None:
+        raise_fault("T32", f"invalid pattern of {op}: {fault}", clause.right.at)
+    return PatternTest(op, left, right)
 
 
 def _null_test(scope: Scope, clause: ast.NullTest) -> NullCheck:

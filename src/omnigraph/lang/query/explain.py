@@ -27,6 +27,7 @@ from omnigraph.lang.query.terms import (
     Not,
     NullCheck,
     ParamRef,
+    PatternTest,
     Predicate,
     Prop,
     Relevance,
@@ -136,6 +137,8 @@ def show_predicate(test: Predicate) -> str:
             return f"{show_term(left)} {op} {show_term(right)}"
         case TextTest(op=op, text=text, part=part):
             return f"{show_term(text)} {op} {show_term(part)}"
+        case PatternTest(op=pattern_op, text=text, pattern=pattern):
+            return f"{show_term(text)} {pattern_op} {show_term(pattern)}"
         case Has(items=items, item=item):
             return f"{show_term(items)} has {show_term(item)}"
         case NullCheck(argument=argument, negated=negated):

@@ -21,7 +21,7 @@ MAX_CONDITIONS = 256
 _I64_MAX = 2**63 - 1
 
 RELATIONS = (">=", "<=", "!=", ">", "<", "=")
-OPERATOR_WORDS = ("contains", "starts_with")
+OPERATOR_WORDS = ("contains", "starts_with", "ends_with", "like", "ilike", "matches")
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 TEXT_CALLS = ("search", "fuzzy", "match_text")
 CASE_CALLS = ("lower", "upper")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 from omnigraph.errors import InvalidValue, ParameterError
 from omnigraph.lang import dates
 from omnigraph.lang.query import ast
+from omnigraph.lang.query.patterns import find_fault
 from omnigraph.lang.types import INTEGERS, Scalar, ValueType
 from omnigraph.lang.values import (
     JS_SAFE,
@@ -44,7 +46,12 @@ def decode_parameters(
 class Decoder:
     """Reads the values of declared parameters; made once for a query that is asked often."""
 
-    def __init__(self, declared: Sequence[ast.Parameter]) -> None:
+    def __init__(
+        self,
+        declared: Sequence[ast.Parameter],
+        patterns: Mapping[str, Collection[ast.PatternOp]] = MappingProxyType({}),
+    ) -> None:
+        self._patterns = patterns
         self._names = frozenset(item.name for item in declared)
         self._readers = tuple((item.name, item.type.nullable, _choose_reader(item.type)) for item in declared)
 
@@ -60,10 +67,20 @@ class Decoder:
         if not isinstance(given, Mapping):
             raise ParameterError("params", "params must be a JSON object")
         _refuse_objects(self._names, given)
-        return {
+        found = {
             name: _decode_parameter(name, nullable, read, given, js_safe)
             for name, nullable, read in self._readers
         }
+        for name, ops in self._patterns.items():
+            _check_pattern(name, found[name], ops)
+        return found
+
+
+def _check_pattern(name: str, value: Stored, ops: Collection[ast.PatternOp]) -> None:
+    for op in ops if isinstance(value, str) else ():
+        fault = find_fault(op, str(value))
+        if fault is not None:
+            _raise_invalid(name, f"invalid pattern of {op}: {fault}")
 
 
 def check_count(name: str, value: int) -> int:

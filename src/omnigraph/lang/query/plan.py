@@ -12,7 +12,7 @@ from dataclasses import fields
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.resolved import Count, EdgeDirection
-from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, Term, Total
+from omnigraph.lang.query.terms import PARTS, Distance, Fusion, Part, Predicate, Relevance, Term, Total
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +199,22 @@ def inputs(plan: Plan) -> Iterator[tuple[str, Plan]]:
         below = getattr(plan, field.name)
         if isinstance(below, Plan):
             yield field.name, below
+
+
+def plans_within(plan: Plan) -> Iterator[Plan]:
+    """A plan and all that it is made of."""
+    yield plan
+    for _, below in inputs(plan):
+        yield from plans_within(below)
+
+
+def expressions(plan: Plan) -> Iterator[Part]:
+    """The terms and predicates that a plan, and all that it is made of, evaluates."""
+    for below in plans_within(plan):
+        for field in fields(below):
+            held = getattr(below, field.name)
+            for one in held if isinstance(held, tuple) else (held,):
+                if isinstance(one, Key | Output):
+                    yield one.term
+                elif isinstance(one, PARTS):
+                    yield one

@@ -1,6 +1,7 @@
 """Conditions rewritten for engines: negations at single tests, conjunctions as tests of their own.
 
-Each test of a conjunction can then be asked where its variables are known, by an index if there is one.
+Patterns that amount to a comparison become one. Each test of a conjunction can then be asked where its
+variables are known, by an index if there is one.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from omnigraph.lang.query.patterns import simplify_pattern
 from omnigraph.lang.query.resolved import Maybe, NotBlock, Step, Where
-from omnigraph.lang.query.terms import AllOf, AnyOf, Not, Predicate, negate_test
+from omnigraph.lang.query.terms import AllOf, AnyOf, Not, PatternTest, Predicate, negate_test
 
 
 def simplify_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -35,7 +37,12 @@ def _settle_negations(test: Predicate) -> Predicate:
             return AnyOf(tuple(map(_settle_negations, tests)))
         case Not(test=inner):
             opposite = negate_test(inner)
-            return opposite if isinstance(opposite, Not) else _settle_negations(opposite)
+            if isinstance(opposite, Not):
+                simple = _settle_negations(inner)
+                return opposite if simple == inner else _settle_negations(Not(simple))
+            return _settle_negations(opposite)
+        case PatternTest():
+            return simplify_pattern(test)
     return test
 
 

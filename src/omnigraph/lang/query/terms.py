@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 from typing import Literal as OneOf
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.lang.query.ast import AggregateFn, ArithmeticOp, CaseFn, TextFn
+from omnigraph.lang.query.ast import AffixOp, AggregateFn, ArithmeticOp, CaseFn, PatternOp, TextFn
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, ValueType
 
 ConstantValue = str | int | float | bool | None
@@ -171,11 +171,20 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """Exact, case-sensitive substring or prefix test."""
+    """Exact, case-sensitive test for a substring, prefix or suffix."""
 
-    op: OneOf["contains", "starts_with"]
+    op: AffixOp
     text: Term
     part: Term
+
+
+@dataclass(frozen=True, slots=True)
+class PatternTest:
+    """A text fits a pattern: one of SQL as a whole (`like`), or a regular expression anywhere in it."""
+
+    op: PatternOp
+    text: Term
+    pattern: Const | ParamRef
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +235,7 @@ class Not:
     test: Predicate
 
 
-Predicate = Compare | TextTest | Has | NullCheck | InList | Holds | AllOf | AnyOf | Not
+Predicate = Compare | TextTest | PatternTest | Has | NullCheck | InList | Holds | AllOf | AnyOf | Not
 Part = Term | Predicate
 
 _OPPOSITES: dict[RelationOp, RelationOp] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 
 from omnigraph.lang.query import plan as p
 from omnigraph.lang.query.terms import (
     Distance,
     EntityId,
     Fusion,
-    Predicate,
+    Part,
     Prop,
     Relevance,
-    Term,
     TextMatch,
     children,
 )
 from omnigraph.pipeline.query.scope import Search
-from omnigraph.query.engine_choice import plans_within
-
-Part = Term | Predicate
 
 
 def properties_of(plan: p.Plan) -> dict[str, set[str]]:
     """The properties of each variable that expressions anywhere in a plan look at."""
     found: dict[str, set[str]] = {}
-    for part in _parts_within(_expressions(plan)):
+    for part in _parts_within(p.expressions(plan)):
         if isinstance(part, Prop):
             found.setdefault(part.var, set()).add(part.name)
     return found
@@ -40,8 +35,8 @@ def searches_in(parts: Iterable[Part]) -> list[Search]:
 
 def variables_of(plan: p.Plan) -> set[str]:
     """The variables that a plan looks at or walks from, wherever they are bound."""
-    found = {var for part in _parts_within(_expressions(plan)) for var in _seen(part)}
-    for below in plans_within(plan):
+    found = {var for part in _parts_within(p.expressions(plan)) for var in _seen(part)}
+    for below in p.plans_within(plan):
         if isinstance(below, p.Expand):
             found |= {below.source, below.target}
     return found
@@ -69,14 +64,3 @@ def _parts_within(parts: Iterable[Part]) -> Iterator[Part]:
         yield part
         if not isinstance(part, Distance | Relevance | Fusion | TextMatch):
             yield from _parts_within(children(part))
-
-
-def _expressions(plan: p.Plan) -> Iterator[Part]:
-    for below in plans_within(plan):
-        for field in fields(below):
-            held = getattr(below, field.name)
-            for one in held if isinstance(held, tuple) else (held,):
-                if isinstance(one, p.Key | p.Output):
-                    yield one.term
-                elif isinstance(one, Part):
-                    yield one

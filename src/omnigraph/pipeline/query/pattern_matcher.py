@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError
 from omnigraph.lang.query import plan as p
-from omnigraph.lang.query.terms import Compare, Distance, Predicate, variables
+from omnigraph.lang.query.terms import Compare, Distance, Part, Predicate, variables
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import arrow_type
 from omnigraph.pipeline.fan_out import Work
@@ -26,7 +26,7 @@ from omnigraph.pipeline.query.fusion import (
     rank_rows,
 )
 from omnigraph.pipeline.query.join_strategy import JoinStrategy
-from omnigraph.pipeline.query.needs import Part, outer_variables, searches_in, variables_of
+from omnigraph.pipeline.query.needs import outer_variables, searches_in, variables_of
 from omnigraph.pipeline.query.scope import RequestValues
 from omnigraph.pipeline.query.searches import SearchAnswers, answer_searches
 from omnigraph.pipeline.query.tables import TableRead, Tables, edge_key, node_key

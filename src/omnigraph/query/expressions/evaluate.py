@@ -27,6 +27,7 @@ from omnigraph.engine.rows.predicate import (
 )
 from omnigraph.engine.rows.predicate import TextMatch as BoundTextMatch
 from omnigraph.errors import InternalError
+from omnigraph.lang.query.patterns import to_regex
 from omnigraph.lang.query.terms import (
     ROW,
     AllOf,
@@ -47,6 +48,7 @@ from omnigraph.lang.query.terms import (
     Not,
     NullCheck,
     ParamRef,
+    PatternTest,
     Predicate,
     Prop,
     Relevance,
@@ -188,6 +190,8 @@ def evaluate_predicate(predicate: Predicate, scope: Scope) -> Flags:
             return _test_possession(predicate, scope)
         case TextTest():
             return _text_test(predicate, scope)
+        case PatternTest():
+            return _pattern_test(predicate, scope)
         case NullCheck(argument=argument, negated=is_negated):
             found = _shorten_column(evaluate_operand(argument, scope))
             return _widen_flags(true_rows(found.is_valid() if is_negated else found.is_null()), scope)
@@ -259,20 +263,25 @@ def _test_possession(test: Has, scope: Scope) -> Flags:
 
 
 def _text_test(test: TextTest, scope: Scope) -> Flags:
-    at_start = test.op == "starts_with"
     if _is_constant(test.part):
         given = _to_constant(_evaluate_known(test.part, scope))
         return _test_values(
             TextTest(test.op, _column_of_type(test.text.type), given), test.text, test.text.type, scope
         )
     if not _is_constant(test.text):
-        return text_contains(
-            evaluate_term(test.text, scope), evaluate_term(test.part, scope), at_start=at_start
-        )
+        return text_contains(test.op, evaluate_term(test.text, scope), evaluate_term(test.part, scope))
     text = _evaluate_known(test.text, scope).value
     if not isinstance(text, str):
         return np.zeros(scope.length, np.bool_)
-    return one_text_contains(text, evaluate_term(test.part, scope), at_start=at_start)
+    return one_text_contains(test.op, text, evaluate_term(test.part, scope))
+
+
+def _pattern_test(test: PatternTest, scope: Scope) -> Flags:
+    pattern = _evaluate_known(test.pattern, scope).value
+    if not isinstance(pattern, str):
+        return np.zeros(scope.length, np.bool_)
+    texts = _shorten_column(evaluate_operand(test.text, scope))
+    return _widen_flags(true_rows(pc.match_substring_regex(texts, to_regex(test.op, pattern))), scope)
 
 
 # --- tests of one column against a known value ---------------------------------------------------

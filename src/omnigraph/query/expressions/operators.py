@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.lang.query.ast import ArithmeticOp
+from omnigraph.lang.query.ast import AffixOp, ArithmeticOp
 from omnigraph.lang.query.terms import RelationOp
 from omnigraph.lang.types import Scalar, ValueType
 
@@ -214,15 +214,16 @@ def any_within(flags: Flags, bounds: Places) -> Flags:
 # --- one text, parts from rows -------------------------------------------------------------------
 
 
-def one_text_contains(text: str, parts: pa.Array, *, at_start: bool) -> Flags:
-    """Row by row whether one text contains the part, or begins with it."""
+def one_text_contains(op: AffixOp, text: str, parts: pa.Array) -> Flags:
+    """Row by row whether one text contains the part, or begins or ends with it."""
     found = np.zeros(len(parts), np.bool_)
     whole = text.encode()
     lengths = pc.fill_null(pc.binary_length(parts), -1).to_numpy(zero_copy_only=False)
     for length in np.unique(lengths):
         if 0 <= length <= len(whole):
             rows = np.flatnonzero(lengths == length)
-            starts = range(1 if at_start else len(whole) - int(length) + 1)
+            last = len(whole) - int(length)
+            starts = range(last if op == "ends_with" else 0, 1 if op == "starts_with" else last + 1)
             pieces = pa.array({whole[start : start + int(length)] for start in starts}, pa.binary())
             same = pc.is_in(parts.take(pa.array(rows)).cast(pa.binary()), value_set=pieces)
             found[rows] = true_rows(same)
@@ -249,8 +250,8 @@ def _bytes_of(texts: pa.Array) -> _Bytes:
     return _Bytes(content, bounds[:-1], np.diff(bounds))
 
 
-def text_contains(texts: pa.Array, parts: pa.Array, *, at_start: bool) -> Flags:
-    """Row by row whether the text contains the part, or begins with it; never where one is null."""
+def text_contains(op: AffixOp, texts: pa.Array, parts: pa.Array) -> Flags:
+    """Row by row whether the text contains the part, or begins or ends with it; never where one is null."""
     known = is_present(texts) & is_present(parts)
     if not known.any():
         return known
@@ -258,25 +259,28 @@ def text_contains(texts: pa.Array, parts: pa.Array, *, at_start: bool) -> Flags:
     found: Flags = known & (part.lengths == 0)
     rows = np.flatnonzero(known & (part.lengths > 0) & (part.lengths <= text.lengths))
     undecided = []
-    for some, places in _find_beginnings(text, part, rows, at_start=at_start):
+    for some, places in _find_beginnings(op, text, part, rows):
         matched, unsure = _match_places(text, part, some, places)
         found[matched] = True
         undecided.append(unsure)
     for row in np.unique(np.concatenate(undecided)) if undecided else ():
-        found[row] = _one_contains(texts[row].as_py(), parts[row].as_py(), at_start=at_start)
+        found[row] = _one_contains(op, texts[row].as_py(), parts[row].as_py())
     return found
 
 
-def _one_contains(text: str, part: str, *, at_start: bool) -> bool:
-    return text.startswith(part) if at_start else part in text
+def _one_contains(op: AffixOp, text: str, part: str) -> bool:
+    if op == "contains":
+        return part in text
+    return text.startswith(part) if op == "starts_with" else text.endswith(part)
 
 
 def _find_beginnings(
-    text: _Bytes, part: _Bytes, rows: Places, *, at_start: bool
+    op: AffixOp, text: _Bytes, part: _Bytes, rows: Places
 ) -> Iterator[tuple[Places, Places]]:
     """Rows, each as often as its part could begin somewhere, and these places in the bytes of the texts."""
-    if at_start:
-        yield rows, text.starts[rows]
+    if op != "contains":
+        before = text.lengths[rows] - part.lengths[rows] if op == "ends_with" else 0
+        yield rows, text.starts[rows] + before
         return
     counts = text.lengths[rows] - part.lengths[rows] + 1
     ends = np.cumsum(counts)
