@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from omnigraph import graph as graphs
 from omnigraph.cli.main import main
-from tests.cluster.deployment import GONE, WIDER, Deployment
+from tests.cluster.deployment import CONFIG, GONE, GRAPH_POLICY, NARROWER, SCHEMA, WIDER, Deployment
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -185,3 +186,78 @@ def test_only_the_cluster_makes_its_graphs_and_changes_their_schemas(
     assert not applied.graph("other").exists()
     # Nothing else in the folder of a cluster is a graph of it.
     assert omnigraph("init", str(applied.folder / "private.omni"), "--schema", schema)[0] == 0
+
+
+def test_stored_queries_of_a_cluster_are_listed_and_checked(omnigraph: Run, applied: Deployment) -> None:
+    text = 'query named($name: String, $age: I32?) @description("By name") {\n'
+    text += "  match { $p: Person { name: $name } } return { $p.age }\n}\n"
+    applied.write("queries/named.gq", text)
+    assert applied.apply("ann")["converged"]
+    at = ("--cluster", str(applied.folder))
+    status, out, err = omnigraph("queries", "list", *at)
+    assert (status, out, err) == (
+        0,
+        "knowledge.named($name: String, $age: I32?)  read\nknowledge.people()  read\n",
+        "",
+    )
+    listed = json.loads(omnigraph("queries", "list", *at, "--graph", "knowledge", "--json")[1])["queries"]
+    assert listed[0] == {
+        "graph": "knowledge",
+        "name": "named",
+        "mcp_expose": True,
+        "tool_name": "named",
+        "mutation": False,
+        "description": "By name",
+        "params": [
+            {"name": "name", "type": "String", "nullable": False},
+            {"name": "age", "type": "I32", "nullable": True},
+        ],
+    }
+    status, out, _ = omnigraph("queries", "validate", *at, "--json")
+    assert (status, json.loads(out)["breakages"]) == (0, [])
+    with graphs.open(applied.graph()) as graph:
+        graph.apply_schema(NARROWER)
+    status, out, _ = omnigraph("queries", "validate", *at, "--json")
+    assert status == 1
+    assert [(one["graph"], one["query"]) for one in json.loads(out)["breakages"]] == [("knowledge", "named")]
+    assert "stored queries broken: 2 checked, 1 broken" in omnigraph("queries", "validate", *at)[1]
+    status, _, err = omnigraph("queries", "list", *at, "--graph", "nothing", "--json")
+    assert (status, json.loads(err)["code"]) == (1, "graph_not_applied")
+
+
+def test_policies_of_a_cluster_are_chosen_by_graph_or_name(omnigraph: Run, applied: Deployment) -> None:
+    at = ("--cluster", str(applied.folder))
+    assert omnigraph("policy", "validate", *at)[1] == "policy valid: bundle 'server' [1 actors]\n"
+    applied.configure(CONFIG + "  editors: {file: editors.yaml, applies_to: [knowledge]}\n")
+    applied.write("editors.yaml", GRAPH_POLICY)
+    assert applied.apply("ann")["converged"]
+    status, _, err = omnigraph("policy", "validate", *at)
+    assert status == 1
+    assert "has several policies: editors, server" in err
+    shown = json.loads(omnigraph("policy", "validate", *at, "--graph", "knowledge", "--json")[1])
+    assert (shown["bundle"], shown["kind"]) == ("editors", "graph")
+    shown = json.loads(omnigraph("policy", "validate", *at, "--bundle", "server", "--json")[1])
+    assert (shown["bundle"], shown["kind"]) == ("server", "server")
+    # A graph without a policy of its own falls under that of the server.
+    shown = json.loads(omnigraph("policy", "validate", *at, "--graph", "other", "--json")[1])
+    assert shown["bundle"] == "server"
+    asked = ("policy", "explain", *at, "--graph", "knowledge", "--action", "schema-apply", "--actor")
+    assert "decision: allow" in omnigraph(*asked, "ann")[1]
+    assert "decision: deny" in omnigraph(*asked, "bob")[1]
+    for words, message in (
+        (("--bundle", "none"), "has no such policy"),
+        (("--file", "x.yaml"), "mutually exclusive"),
+    ):
+        status, _, err = omnigraph("policy", "validate", *at, *words)
+        assert (status, message in err) == (1, True)
+    assert "no cluster addressed" in omnigraph("policy", "validate")[2]
+
+
+def test_vectors_are_made_by_the_provider_of_the_cluster(omnigraph: Run, applied: Deployment) -> None:
+    applied.write("knowledge.pg", SCHEMA.replace("age: I32?", 'age: I32?  vector: Vector(4)? @embed("name")'))
+    assert applied.apply("ann")["converged"]
+    with graphs.open(applied.graph()) as graph:
+        graph.mutate('query q() { insert Person { name: "Ada" } }')
+    status, out, err = omnigraph("embed", "--cluster", str(applied.folder), "--json")
+    assert status == 0, err
+    assert json.loads(out)["model"] == "mock"

@@ -49,8 +49,7 @@ def test_applied_revision_is_served_and_never_the_files(applied: Deployment) -> 
     assert [(one.text, one.symbols) for one in graph.queries] == [(QUERY, ("people",))]
     assert graph.embedding == {"kind": "mock"}
     assert graph.policy is None
-    assert found.server_policy is not None
-    assert found.server_policy.name == "policy.server"
+    assert {scope: one.name for scope, one in found.policies.items()} == {"cluster": "policy.server"}
     assert found.quarantined == ()
 
 

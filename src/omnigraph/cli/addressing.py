@@ -56,6 +56,24 @@ def resolve_cluster(**given: str | None) -> str | None:
     return find_cluster(scope.target) if scope is not None and scope.kind == "cluster" else None
 
 
+def require_cluster(other: str | None = None) -> str:
+    """Return the cluster of a command that is about one; `other` is what could be named instead."""
+    found = resolve_cluster()
+    if found is None:
+        instead = "" if other is None else f", or {other}"
+        raise BadRequest("no cluster addressed", remedy=f"name one with --cluster{instead}")
+    return found
+
+
+def resolve_graph_id() -> str | None:
+    """Return the graph of a cluster that a command is about; None for all of them."""
+    invocation = current_invocation()
+    if "--graph" in invocation.flags or "--cluster" in invocation.flags:
+        return invocation.text("--graph")
+    scope = implied_scope(current_config(), invocation.text("--profile"))
+    return None if scope is None else scope.default_graph
+
+
 def find_cluster(named: str) -> str:
     """Return the place of a cluster: that of a name in the config file, or the value itself."""
     return current_config().clusters.get(named, named)

@@ -32,6 +32,7 @@ READS = Capability(Kind.DATA, frozenset({"--server", "--graph", "--store", "--pr
 WRITES = Capability(Kind.DATA, READS.flags | {"--as"})
 UPKEEP = Capability(Kind.DIRECT, frozenset({"--cluster", "--graph", "--store", "--profile"}))
 CONTROL = Capability(Kind.CONTROL)
+DECLARED = Capability(Kind.CONTROL, frozenset({"--cluster", "--graph", "--profile"}))
 LOCAL = Capability(Kind.LOCAL)
 
 CAPABILITIES: Mapping[str, Capability] = {
@@ -47,11 +48,10 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("init", "copy"), Capability(Kind.DIRECT)),
     "cluster": CONTROL,
     **dict.fromkeys(("cluster apply", "cluster approve"), Capability(Kind.CONTROL, frozenset({"--as"}))),
+    **dict.fromkeys(("policy", "queries"), DECLARED),
     # Its file names the graphs.
     "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
-    **dict.fromkeys(
-        ("alias", "completion", "login", "logout", "policy", "profile", "spark", "version"), LOCAL
-    ),
+    **dict.fromkeys(("alias", "completion", "login", "logout", "profile", "spark", "version"), LOCAL),
 }
 
 NAMES_ITS_AUTHOR = frozenset(
@@ -113,6 +113,8 @@ def reject_unused_flags(invocation: Invocation) -> None:
 def _suggest_remedy(able: Capability, idle: str) -> str:
     if idle == "--as" or able.kind is Kind.LOCAL:
         return " Leave it out."
+    if "--cluster" in able.flags and able.kind is Kind.CONTROL:
+        return " Name the cluster with --cluster."
     if able.kind is Kind.CONTROL:
         return " Name the directory of the cluster with --config."
     if "--store" in able.flags:

@@ -74,8 +74,13 @@ COMMANDS: Mapping[str, Command] = {
     "pipeline": Command(
         "omnigraph.cli.pipeline:app", "Check, plan and run pipelines that a file declares.", Plane.PIPELINE
     ),
-    "policy": Command("omnigraph.cli.policy:app", "Check a policy bundle, and what it decides.", Plane.LOCAL),
+    "policy": Command(
+        "omnigraph.cli.policy:app", "Check a policy bundle, and what it decides.", Plane.CLUSTER
+    ),
     "profile": Command("omnigraph.cli.profile:app", "Look at the profiles of the config file.", Plane.LOCAL),
+    "queries": Command(
+        "omnigraph.cli.queries:app", "List the stored queries of a cluster, and check them.", Plane.CLUSTER
+    ),
     "query": Command("omnigraph.cli.query:app", "Read by a query, now or in the past."),
     "recover": Command(
         "omnigraph.cli.recover:app", "Finish or undo interrupted writes, or list them.", Plane.STORAGE

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph import graph
-from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
+from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_cluster, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.invocation import current_invocation
@@ -17,7 +17,7 @@ from omnigraph.cli.options import AsJson, EngineBySize, Message, OnBranch
 from omnigraph.cli.output import print_note, print_pending, print_result
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.providers import configured_embedder
-from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS
+from omnigraph.embed.settings import PROVIDER_SETTING, PROVIDERS, EmbedSettings
 from omnigraph.engine.embedding.embed_file import (
     LinesRequest,
     Mode,
@@ -194,7 +194,7 @@ def embed(
         embed_files(files, tuple(types or ()), as_json=as_json)
         return
     uri = resolve_graph(place=place)
-    with graph.open(uri, read_only=dry_run) as opened:
+    with graph.open(uri, read_only=dry_run, embedding=_declared_provider(place, uri)) as opened:
         done = opened.embed(
             branch,
             types=types or None,
@@ -213,6 +213,17 @@ def embed(
     print_pending(done.pending_indexes)
     if done.commits:
         echo_write("embed", uri)
+
+
+def _declared_provider(place: str | None, uri: str) -> EmbedSettings | None:
+    """Return the provider that the cluster of a graph declares for it."""
+    cluster = resolve_cluster(place=place)
+    if cluster is None:
+        return None
+    from omnigraph.cluster.lookup import read_profile
+
+    profile = read_profile(cluster, uri)
+    return None if profile is None else EmbedSettings.from_profile(profile)
 
 
 def _refuse_graph(place: str | None, context: typer.Context) -> None:

@@ -1,4 +1,4 @@
-"""`omnigraph policy`: check a bundle file, test it, and ask what it decides."""
+"""`omnigraph policy`: check a bundle, of a file or of a cluster, test it, and ask what it decides."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.addressing import require_cluster, resolve_graph_id
 from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
+from omnigraph.errors import BadRequest
 from omnigraph.policy.actions import parse_action
 from omnigraph.policy.cases import find_mismatches, read_cases
 from omnigraph.policy.policy import Policy
 
-Bundle = Annotated[Path, typer.Option("--file", "-f", help="The bundle file.", metavar="FILE.yaml")]
+File = Annotated[Path | None, typer.Option("--file", "-f", help="The bundle file.", metavar="FILE.yaml")]
+BundleName = Annotated[
+    str | None, typer.Option("--bundle", help="The policy of the cluster with this name.", metavar="NAME")
+]
 
 app = new_app()
 
@@ -26,22 +32,23 @@ def policy() -> None:
 
 @app.command()
 def validate(
-    file: Bundle,
+    file: File = None,
+    bundle: BundleName = None,
     cedar: Annotated[bool, typer.Option("--cedar", help="Print the rules as Cedar text as well.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check a bundle file; exits with 1 and the place of every mistake when it is wrong."""
-    found = Policy.read(file)
-    bundle, actors = found.bundle, len(found.bundle.actors())
-    text = f"policy valid: bundle '{bundle.name}' [{actors} actors]"
+    """Check a bundle; exits with 1 and the place of every mistake when it is wrong."""
+    found = _read(file, bundle)
+    rules, actors = found.bundle, len(found.bundle.actors())
+    text = f"policy valid: bundle '{rules.name}' [{actors} actors]"
     facts: dict[str, Any] = {
         "status": "valid",
-        "bundle": bundle.name,
-        "kind": str(bundle.kind),
+        "bundle": rules.name,
+        "kind": str(rules.kind),
         "actors": actors,
-        "groups": {group: list(members) for group, members in bundle.groups.items()},
-        "protected_branches": sorted(bundle.protected_branches),
-        "rules": [rule.id for rule in bundle.rules],
+        "groups": {group: list(members) for group, members in rules.groups.items()},
+        "protected_branches": sorted(rules.protected_branches),
+        "rules": [rule.id for rule in rules.rules],
     }
     if cedar:
         text, facts = f"{text}\n\n{found.cedar}", {**facts, "cedar": found.cedar}
@@ -50,15 +57,16 @@ def validate(
 
 @app.command(name="test")
 def run_tests(
-    file: Bundle,
     tests: Annotated[
         Path, typer.Option("--tests", help="The cases, with the decisions they expect.", metavar="FILE.yaml")
     ],
+    file: File = None,
+    bundle: BundleName = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare decisions of a bundle with expected ones; exits with 1 when one differs."""
     cases = read_cases(tests)
-    wrong = find_mismatches(Policy.read(file), cases)
+    wrong = find_mismatches(_read(file, bundle), cases)
     body = {
         "ok": not wrong,
         "cases": len(cases),
@@ -73,7 +81,6 @@ def run_tests(
 
 @app.command()
 def explain(
-    file: Bundle,
     actor: Annotated[str, typer.Option("--actor", help="The actor who asks.", metavar="ACTOR")],
     action: Annotated[
         str, typer.Option("--action", help="What it wants to do, such as change.", metavar="ACTION")
@@ -85,9 +92,24 @@ def explain(
         str | None,
         typer.Option("--target-branch", help="The branch it changes, makes or deletes.", metavar="BRANCH"),
     ] = None,
+    file: File = None,
+    bundle: BundleName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a bundle decides about one question, and by which rule; exits with 0 either way."""
-    decision = Policy.read(file).allow(parse_action(action), branch, target_branch, actor).to_json()
+    decision = _read(file, bundle).allow(parse_action(action), branch, target_branch, actor).to_json()
     lines = (f"{name}: {'-' if value is None else value}" for name, value in decision.items())
     print_result(decision, "\n".join(lines), as_json=as_json)
+
+
+def _read(file: Path | None, bundle: str | None) -> Policy:
+    """Return the bundle of a file, or the one that a cluster applied."""
+    invocation = current_invocation()
+    if file is not None:
+        named = [flag for flag in ("--cluster", "--graph") if flag in invocation.flags]
+        if named or bundle is not None:
+            raise BadRequest(f"--file and {(named or ['--bundle'])[0]} are mutually exclusive")
+        return Policy.read(file)
+    from omnigraph.cluster.applied_policy import choose_policy
+
+    return choose_policy(require_cluster("a bundle with --file"), resolve_graph_id(), bundle)

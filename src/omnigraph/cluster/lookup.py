@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from omnigraph.cluster.addresses import Kind, kind_of, name_of
@@ -33,6 +34,17 @@ def locate_graph(cluster: str, graph_id: str | None) -> str:
     if chosen is None or chosen not in applied:
         raise GraphNotApplied(cluster, graph_id, applied)
     return root.graph(chosen).uri
+
+
+def read_profile(cluster: str, uri: str) -> Mapping[str, str] | None:
+    """Return the profile of the embedding provider of a graph of a cluster, with `${NAME}` unresolved."""
+    root = open_cluster(cluster)
+    resources = _read_state(cluster, root).resources
+    for address, entry in resources.items():
+        if kind_of(address) is Kind.GRAPH and root.graph(name_of(address)).uri == uri:
+            provider = resources.get(entry.embedding_provider or "")
+            return None if provider is None else provider.embedding_profile
+    return None
 
 
 def refuse_managed(uri: str, command: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from omnigraph.cluster.addresses import CLUSTER, Kind, graph_address, graph_of, kind_of, name_of
+from omnigraph.cluster.addresses import Kind, graph_address, graph_of, kind_of, name_of
 from omnigraph.cluster.catalog import BadPayload, PayloadState, read_payload
 from omnigraph.cluster.diagnostics import Diagnostic, Findings, Severity, Stopped
 from omnigraph.cluster.digests import hash_profile
@@ -55,11 +55,10 @@ class Serving:
     """An applied revision."""
 
     graphs: tuple[AppliedGraph, ...]
-    server_policy: AppliedText | None
+    policies: Mapping[str, AppliedText]
+    """The bundle of each scope that has one: `cluster`, or the address of a graph."""
     quarantined: tuple[Diagnostic, ...]
     """Why other graphs of the ledger are left out."""
-    has_policy: bool
-    """Whether any policy was applied, that of a graph which is left out included."""
 
 
 def read_serving(cluster: str) -> Serving:
@@ -122,7 +121,7 @@ class _Reader:
         policies = self._policies()
         served = [one for one in ids if one not in self._waiting]
         graphs = tuple(self._graph(one, policies.get(graph_address(one))) for one in served)
-        return Serving(graphs, policies.get(CLUSTER), quarantined, bool(policies))
+        return Serving(graphs, policies, quarantined)
 
     def _of_kind(self, kind: Kind) -> list[str]:
         return [address for address in sorted(self._state.resources) if kind_of(address) is kind]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omnigraph.cluster.addresses import CLUSTER
 from omnigraph.cluster.serving import AppliedGraph, AppliedText, read_serving
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.server.sources import GraphSource, PolicyText, QueryText, ServingPlan
@@ -19,10 +20,10 @@ class ClusterSource:
         found = read_serving(self.cluster)
         return ServingPlan(
             tuple(_graph_source(one) for one in found.graphs),
-            _policy(found.server_policy),
+            _policy(found.policies.get(CLUSTER)),
             is_managed=True,
             diagnostics=tuple(str(one) for one in found.quarantined),
-            has_policy=found.has_policy,
+            has_policy=bool(found.policies),
         )
 
 

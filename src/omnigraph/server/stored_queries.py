@@ -100,6 +100,14 @@ def check_stored_queries(queries: StoredQueries, catalog: Catalog) -> None:
             ) from error
 
 
+def list_warnings(queries: StoredQueries, catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield what is odd about queries that fit a schema, by name."""
+    for source in {query.source.name: query.source for query in queries.values()}.values():
+        for result in lint(source, catalog).results:
+            if result.name in queries:
+                yield from ((result.name, warning) for warning in result.warnings)
+
+
 def _warnings(source: Source, catalog: Catalog) -> Iterator[str]:
     report = lint(source, catalog)
     yield from (finding.message for finding in report.findings)
