@@ -110,7 +110,7 @@ def apply(
         ),
     ]
     if done.state_written:
-        lines.append(Line("  servers pick it up at their next restart", Tone.FAINT))
+        lines.append(Line("  servers with --reload pick it up now, others at their next restart", Tone.FAINT))
     _print(done, lines, as_json=as_json)
 
 

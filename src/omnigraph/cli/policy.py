@@ -106,9 +106,10 @@ def _read(file: Path | None, bundle: str | None) -> Policy:
     """Return the bundle of a file, or the one that a cluster applied."""
     invocation = current_invocation()
     if file is not None:
-        named = [flag for flag in ("--cluster", "--graph") if flag in invocation.flags]
-        if named or bundle is not None:
-            raise BadRequest(f"--file and {(named or ['--bundle'])[0]} are mutually exclusive")
+        others = {"--cluster": "--cluster" in invocation.flags, "--graph": "--graph" in invocation.flags}
+        for flag, is_named in {**others, "--bundle": bundle is not None}.items():
+            if is_named:
+                raise BadRequest(f"--file and {flag} are mutually exclusive")
         return Policy.read(file)
     from omnigraph.cluster.applied_policy import choose_policy
 

@@ -47,6 +47,9 @@ def serve(
     require_all_graphs: Annotated[
         bool, typer.Option("--require-all-graphs", help="Do not start when a graph cannot be served.")
     ] = False,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Serve newer revisions of the cluster as they are applied.")
+    ] = False,
     workers: Annotated[
         int,
         typer.Option("--workers", help="How many processes serve.", min=1, max=64, metavar="N"),
@@ -70,6 +73,8 @@ def serve(
             "a cluster has its own policies and stored queries",
             remedy="declare them in cluster.yaml, and leave out --policy, --server-policy and --queries",
         )
+    if reload and cluster is None:
+        raise BadRequest("--reload goes with --cluster: a single graph has no revisions")
     if (tls_cert is None) != (tls_key is None):
         raise BadRequest("--tls-cert and --tls-key go together")
     require_packages("omnigraph serve")
@@ -91,6 +96,8 @@ def serve(
             cors_origins=settings.cors_origins(),
             workers=workers,
             cluster=cluster,
+            reload=reload,
+            reload_seconds=settings.reload_seconds(),
         )
     )
 

@@ -35,7 +35,7 @@ def choose_policy(cluster: str, graph_id: str | None, bundle: str | None) -> Pol
         if own is not None:
             return _parse(own, graph_address(graph_id))
         scopes = {} if server is None else {CLUSTER: server}
-    names = {one.name: scope for scope, one in reversed(scopes.items())}
+    names = {one.name: scope for scope, one in sorted(scopes.items(), reverse=True)}
     if len(names) > 1:
         listed = ", ".join(sorted(name_of(name) for name in names))
         raise BadRequest(

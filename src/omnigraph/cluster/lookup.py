@@ -36,6 +36,12 @@ def locate_graph(cluster: str, graph_id: str | None) -> str:
     return root.graph(chosen).uri
 
 
+def locate_storage(cluster: str) -> str:
+    """Return the storage root of a cluster as a URI with a scheme."""
+    uri = open_cluster(cluster).location.uri
+    return uri if "://" in uri else f"file://{uri}"
+
+
 def read_profile(cluster: str, uri: str) -> Mapping[str, str] | None:
     """Return the profile of the embedding provider of a graph of a cluster, with `${NAME}` unresolved."""
     root = open_cluster(cluster)

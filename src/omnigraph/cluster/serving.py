@@ -17,7 +17,7 @@ from omnigraph.cluster.ledger import read_ledger, require_integrity
 from omnigraph.cluster.lookup import open_cluster
 from omnigraph.cluster.root import ClusterRoot
 from omnigraph.cluster.sidecars import read_sidecars
-from omnigraph.cluster.state import State
+from omnigraph.cluster.state import State, cas_of
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import ClusterUnreadable
 
@@ -67,6 +67,13 @@ def read_serving(cluster: str) -> Serving:
         root = open_cluster(cluster)
         waiting = _find_waiting(root)
         return _Reader(root, _read_state(root), waiting).read()
+
+
+def read_mark(cluster: str) -> str | None:
+    """Return the identity of the ledger of a cluster; None when there is none."""
+    root = open_cluster(cluster)
+    text = root.objects.read_text_if_exists(root.state)
+    return None if text is None else cas_of(text)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 settings.py         what a server was started with: options and environment
 start.py            starts a server: tokens, graphs, policies, then the socket
 sources.py          what to serve, as values; one store is a source, cluster_source.py another
+revisions.py        the revision that is served, and older ones in use; reload.py: the next one
 boot.py             opens what a source names, and leaves out what fails
 supervisor.py       with --workers: starts, replaces and ends worker processes (worker_process.py)
 board.py            what workers share: a folder; numbers.py: numbers in a file of it

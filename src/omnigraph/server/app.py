@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from omnigraph.errors import Conflict, InternalError, OmnigraphError, RecoveryRequired
+from omnigraph.server.boot import Booted
 from omnigraph.server.errors import ClientGone, error_response
 from omnigraph.server.logs import REQUESTS
 from omnigraph.server.requests import REQUEST_ID, Call, request_id_of
@@ -57,7 +58,7 @@ class Application:
         self.service = service
         self.routes = routes
         self._handlers = handlers
-        self._tree = RouteTree(routes, service.booted.plan.flat)
+        self._tree = RouteTree(routes, service.revisions.current.plan.flat)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -66,25 +67,25 @@ class Application:
         else:
             await _Exchange(self, Request(scope, receive)).answer(scope, receive, send)
 
-    async def dispatch(self, exchange: _Exchange) -> Response:
+    async def dispatch(self, exchange: _Exchange, booted: Booted) -> Response:
         """Return the answer of the handler; the order of the checks is the contract."""
         request, service = exchange.request, self.service
         raw_path = request.scope.get("raw_path") or request.scope["path"].encode()
         match = self._tree.find(request.method, raw_path)
         exchange.route = match.route
         service.sessions.check_host(request)
-        actor = self._authenticate(request, match.route)
-        exchange.call = call = Call(service, request, match.route, match.path, actor, exchange.span)
+        actor = self._authenticate(request, match.route, booted)
+        exchange.call = call = Call(service, booted, request, match.route, match.path, actor, exchange.span)
         if match.route.is_per_graph and not match.route.is_public:
-            call.served = service.find_graph(match.path[GRAPH_ID])
+            call.served = booted.find_graph(match.path[GRAPH_ID])
         await call.receive_body()
         response = await self._handlers[match.route.operation](call)
         if not match.route.is_public and not call.was_authorized:
             raise InternalError(f"operation '{match.route.operation}' asked no policy")
         return response
 
-    def _authenticate(self, request: Request, route: Route) -> str | None:
-        if route.is_public or not self.service.is_authenticated:
+    def _authenticate(self, request: Request, route: Route, booted: Booted) -> str | None:
+        if route.is_public or not self.service.needs_token(booted):
             return None
         raw = [value for name, value in request.scope["headers"] if name == b"authorization"]
         session = None if raw else self.service.sessions.find(request)
@@ -111,10 +112,11 @@ class _Exchange:
         service.in_flight += 1
         service.metrics.share()
         try:
-            response = await self._respond()
-            self._add_headers(response)
-            self._status = response.status_code
-            await response(scope, receive, send)
+            with service.revisions.use() as booted:
+                response = await self._respond(booted)
+                self._add_headers(response)
+                self._status = response.status_code
+                await response(scope, receive, send)
         except ClientGone:
             self._status = CLOSED
             service.metrics.disconnects.add()
@@ -126,9 +128,9 @@ class _Exchange:
             self._report()
             service.metrics.share()
 
-    async def _respond(self) -> Response:
+    async def _respond(self, booted: Booted) -> Response:
         try:
-            return await self.app.dispatch(self)
+            return await self.app.dispatch(self, booted)
         except ClientGone:
             raise
         except Exception as error:  # noqa: BLE001 - any failure is answered, and described only if typed

@@ -15,7 +15,7 @@ from dataclasses import field
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.errors import BadRequest, NoHealthyGraphs, OmnigraphError
+from omnigraph.errors import BadRequest, GraphNotFound, NoHealthyGraphs, OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph import open as open_graph
 from omnigraph.phases import PhaseListener, report_phases_to
@@ -55,6 +55,18 @@ class Booted:
     state: RuntimeState
     graphs: Mapping[str, ServedGraph]
     server_policy: Policy | None = None
+
+    def find_graph(self, graph_id: str) -> ServedGraph:
+        """Return a graph that is served."""
+        found = self.graphs.get(check_graph_id(graph_id))
+        if found is None:
+            raise GraphNotFound(graph_id)
+        return found
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every graph of the source is served."""
+        return not self.plan.left_out and len(self.graphs) == len(self.plan.graphs)
 
     def close(self) -> None:
         """Close all graphs."""
@@ -105,10 +117,10 @@ def boot(
 
     `listener` gets the phases of opening, such as recoveries.
     """
-    for diagnostic in plan.diagnostics:
-        _log.warning("startup diagnostic: %s", diagnostic)
-    if plan.diagnostics and options.require_all_graphs:
-        raise BadRequest(f"a graph cannot be served: {plan.diagnostics[0]}")
+    for one in plan.left_out:
+        _log.warning("graph '%s' is not served: %s", one.graph_id, one.reason)
+        if options.require_all_graphs:
+            raise BadRequest(f"graph '{one.graph_id}' cannot be served: {one.reason}")
     state = decide_state(tokens, has_policy=plan.has_policy, unauthenticated=options.unauthenticated)
     _warn_about(state)
     server_policy = None if plan.server_policy is None else _parse_policy(plan.server_policy, None)

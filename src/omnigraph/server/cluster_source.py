@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from omnigraph.cluster.addresses import CLUSTER
-from omnigraph.cluster.serving import AppliedGraph, AppliedText, read_serving
+from omnigraph.cluster.addresses import CLUSTER, name_of
+from omnigraph.cluster.lookup import locate_storage
+from omnigraph.cluster.serving import AppliedGraph, AppliedText, read_mark, read_serving
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.server.sources import GraphSource, PolicyText, QueryText, ServingPlan
+from omnigraph.server.sources import GraphSource, LeftOut, PolicyText, QueryText, ServingPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,15 @@ class ClusterSource:
     cluster: str
     name: str = "cluster"
 
+    @classmethod
+    def pinned(cls, cluster: str) -> ClusterSource:
+        """Return the source at the storage of a cluster, whatever becomes of the files that named it."""
+        return cls(locate_storage(cluster))
+
+    def read_mark(self) -> str | None:
+        """Return what identifies the ledger; another one may mean another revision."""
+        return read_mark(self.cluster)
+
     def load(self) -> ServingPlan:
         """Return what was applied last; the files of the configuration are never served."""
         found = read_serving(self.cluster)
@@ -22,7 +32,7 @@ class ClusterSource:
             tuple(_graph_source(one) for one in found.graphs),
             _policy(found.policies.get(CLUSTER)),
             is_managed=True,
-            diagnostics=tuple(str(one) for one in found.quarantined),
+            left_out=tuple(LeftOut(name_of(one.path), str(one)) for one in found.quarantined),
             has_policy=bool(found.policies),
         )
 

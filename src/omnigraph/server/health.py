@@ -21,7 +21,7 @@ async def health(call: Call) -> Response:
 
 async def openapi(call: Call) -> Response:
     """Return the document of the routes that this server has."""
-    return call.reply(render_openapi(authenticated=call.service.is_authenticated))
+    return call.reply(render_openapi(authenticated=call.service.needs_token(call.booted)))
 
 
 async def metrics(call: Call) -> Response:
@@ -33,7 +33,7 @@ async def metrics(call: Call) -> Response:
 async def list_graphs(call: Call) -> Response:
     """Return the graphs by id; only the server policy lets an actor see which there are."""
     call.authorize(Action.GRAPH_LIST)
-    served = sorted(call.service.booted.graphs.items())
+    served = sorted(call.booted.graphs.items())
     return call.reply(
         GraphListOutput(graphs=[GraphInfo(graph_id=name, uri=one.graph.uri) for name, one in served])
     )

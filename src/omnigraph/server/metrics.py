@@ -117,6 +117,9 @@ class Metrics:
         self.disconnects = Counter(
             "omnigraph_http_disconnects_total", "Requests whose client went away.", counted
         )
+        self.reloads = Counter(
+            "omnigraph_reloads_total", "Newer revisions of a cluster, by outcome.", counted
+        )
         self.restarts = Counter(RESTARTS, "Workers that ended and were replaced.", counted)
         self._gauges: list[Gauge] = []
 
@@ -149,6 +152,7 @@ class Metrics:
             self.conflicts,
             self.blocked,
             self.disconnects,
+            self.reloads,
             self.restarts,
             *self._gauges,
         )

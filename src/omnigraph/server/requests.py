@@ -28,7 +28,7 @@ from omnigraph.graph import Graph
 from omnigraph.phases import report_phases_to
 from omnigraph.policy.actions import Action
 from omnigraph.server.authorize import authorize
-from omnigraph.server.boot import ServedGraph
+from omnigraph.server.boot import Booted, ServedGraph
 from omnigraph.server.engine_phases import EnginePhases
 from omnigraph.server.errors import ClientGone
 from omnigraph.server.route import JSON, Body, Route
@@ -56,6 +56,7 @@ class Call:
     def __init__(
         self,
         service: Service,
+        booted: Booted,
         request: Request,
         route: Route,
         path: Mapping[str, str],
@@ -63,6 +64,8 @@ class Call:
         span: RequestSpan | None = None,
     ) -> None:
         self.service = service
+        self.booted = booted
+        """The revision that the request keeps to."""
         self.request = request
         self.route = route
         self.path = path
@@ -124,8 +127,7 @@ class Call:
         self.was_authorized = True
         if self.service.sessions.is_personal:
             return  # the owner of the files asks: nothing is refused that a command would do
-        booted = self.service.booted
-        policy = booted.server_policy if action is Action.GRAPH_LIST else self.target.policy
+        policy = self.booted.server_policy if action is Action.GRAPH_LIST else self.target.policy
         authorize(policy, action, self.actor, branch, target)
 
     @contextmanager

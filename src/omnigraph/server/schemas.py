@@ -28,7 +28,7 @@ async def apply_schema(call: Call) -> Response:
     if call.target.is_managed:
         raise SchemaApplyBlocked(
             "the schema of this graph is managed by a cluster",
-            remedy="change the cluster config, run `omnigraph cluster apply`, and restart the server",
+            remedy="change the cluster config and run `omnigraph cluster apply`",
         )
     graph = call.graph
 

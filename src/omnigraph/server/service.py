@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from omnigraph.errors import GraphNotFound
 from omnigraph.query.read_cache import shared_cache
 from omnigraph.server.admission import Admission
 from omnigraph.server.auth import Tokens
 from omnigraph.server.authorize import RuntimeState
 from omnigraph.server.board import Board
-from omnigraph.server.boot import Booted, ServedGraph, check_graph_id
+from omnigraph.server.boot import Booted
 from omnigraph.server.metrics import Metrics
+from omnigraph.server.revisions import Revisions
 from omnigraph.server.settings import Limits
 from omnigraph.server.slots import StreamSlots
 from omnigraph.server.tracing import Tracing
@@ -29,7 +29,8 @@ class Service:
         tracing: Tracing | None = None,
     ) -> None:
         board = Board.create() if board is None else board
-        self.booted = booted
+        self.revisions = Revisions(booted)
+        """The graphs that are open; a request keeps to the revision it began with."""
         self.tokens = tokens
         self.limits = limits
         self.board = board
@@ -45,23 +46,14 @@ class Service:
         """Requests that are not answered yet; changed on the event loop only."""
         self._watch()
 
-    @property
-    def is_authenticated(self) -> bool:
-        """Whether requests need a token."""
-        return self.booted.state is not RuntimeState.OPEN or self.sessions.is_personal
-
-    def find_graph(self, graph_id: str) -> ServedGraph:
-        """Return a graph that is served."""
-        found = self.booted.graphs.get(check_graph_id(graph_id))
-        if found is None:
-            raise GraphNotFound(graph_id)
-        return found
+    def needs_token(self, booted: Booted) -> bool:
+        """Whether requests to a revision need a token."""
+        return booted.state is not RuntimeState.OPEN or self.sessions.is_personal
 
     def close(self) -> None:
         """Wait for running calls, and close all graphs."""
         self.workers.close()
-        for served in self.booted.graphs.values():
-            served.graph.close()
+        self.revisions.close()
         self.admission.close()
         if self.tracing is not None:
             self.tracing.close()

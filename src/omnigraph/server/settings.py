@@ -19,6 +19,8 @@ REQUIRE_ALL = "OMNIGRAPH_REQUIRE_ALL_GRAPHS"
 CORS = "OMNIGRAPH_CORS_ORIGINS"
 QUERY_TIMEOUT = "OMNIGRAPH_QUERY_TIMEOUT"
 """The setting for how many seconds a query of a server may take."""
+RELOAD_SECONDS = "OMNIGRAPH_RELOAD_SECONDS"
+"""The setting for how many seconds pass between two looks at the ledger of a cluster."""
 ARROW_BYTES = "OMNIGRAPH_ARROW_LOAD_BYTES_MAX"
 """The setting for how many bytes of Arrow one load may send."""
 
@@ -26,6 +28,8 @@ DEFAULT_INFLIGHT = 16
 DEFAULT_BYTES = 4 << 30
 DEFAULT_QUERY_SECONDS = 300
 DEFAULT_ARROW_BYTES = 4 << 30
+DEFAULT_RELOAD_SECONDS = 5.0
+MOST_RELOAD_SECONDS = 3600.0
 DEFAULT_BIND = "127.0.0.1:8080"
 
 _log = logging.getLogger(__name__)
@@ -92,6 +96,9 @@ class ServeOptions:
     """How many processes serve."""
     cluster: str | None = None
     """The cluster to serve: a directory or a storage URI."""
+    reload: bool = False
+    """Whether newer revisions of the cluster are served as they are applied."""
+    reload_seconds: float = DEFAULT_RELOAD_SECONDS
 
 
 def is_set(name: str, environment: Mapping[str, str] = os.environ) -> bool:
@@ -102,6 +109,21 @@ def is_set(name: str, environment: Mapping[str, str] = os.environ) -> bool:
 def cors_origins(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """Return the origins that browsers may call from."""
     return tuple(filter(None, (one.strip() for one in environment.get(CORS, "").split(","))))
+
+
+def reload_seconds(environment: Mapping[str, str] = os.environ) -> float:
+    """Return how long to wait between two looks at the ledger; a wrong value is reported and ignored."""
+    text = environment.get(RELOAD_SECONDS, "").strip()
+    if not text:
+        return DEFAULT_RELOAD_SECONDS
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if 0 < seconds <= MOST_RELOAD_SECONDS:
+        return seconds
+    _log.warning("%s must be a number of seconds above 0; using %g", RELOAD_SECONDS, DEFAULT_RELOAD_SECONDS)
+    return DEFAULT_RELOAD_SECONDS
 
 
 def _number(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -6,9 +6,12 @@ replaces another after the files have changed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.files.source_files import read_source
@@ -18,6 +21,7 @@ from omnigraph.server.settings import ServeOptions
 
 DEFAULT_GRAPH = "default"
 ENDING = ".gq"
+PLAN = "plan.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,14 @@ class GraphSource:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A graph that is not served, and why."""
+
+    graph_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServingPlan:
     """What a source wants served."""
 
@@ -64,8 +76,8 @@ class ServingPlan:
     """The graph whose routes are mounted at the root as well."""
     is_managed: bool = False
     """Whether a declared deployment owns the schemas, so that they are not changed over HTTP."""
-    diagnostics: tuple[str, ...] = ()
-    """Why other graphs are not served."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Other graphs of the source, which cannot be served now."""
     has_policy: bool = False
     """Whether any scope has a policy, that of a graph which is not served included."""
 
@@ -108,6 +120,22 @@ class StoreSource:
         graph = GraphSource(DEFAULT_GRAPH, self.store, policy, read_query_files(chosen.queries))
         has_policy = policy is not None or server_policy is not None
         return ServingPlan((graph,), server_policy, flat=DEFAULT_GRAPH, has_policy=has_policy)
+
+
+def save_plan(folder: Path, plan: ServingPlan) -> None:
+    """Keep what is served now, for a worker that replaces another one."""
+    written = folder / f"{PLAN}.{os.getpid()}"
+    written.write_bytes(msgspec.json.encode(plan))
+    written.replace(folder / PLAN)
+
+
+def load_plan(folder: Path, otherwise: FixedSource) -> FixedSource:
+    """Return what other workers serve by now, or what the server was started with."""
+    try:
+        saved = (folder / PLAN).read_bytes()
+    except FileNotFoundError:
+        return otherwise
+    return FixedSource(otherwise.name, msgspec.json.decode(saved, type=ServingPlan))
 
 
 def read_query_files(paths: Iterable[Path]) -> tuple[QueryText, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from starlette.types import ASGIApp
 
@@ -59,10 +60,29 @@ def run_service(
     }
     _log.info("starting", extra={"facts": facts})
     try:
-        answer(build_app(service, ROUTES, HANDLERS, options.cors_origins))
+        with _watching(service, tokens, options):
+            answer(build_app(service, ROUTES, HANDLERS, options.cors_origins))
     finally:
         service.close()
     _log.info("stopped")
+
+
+def _watching(service: Service, tokens: Tokens, options: ServeOptions) -> AbstractContextManager[None]:
+    """Serve newer revisions of a cluster as they are applied, where that is wanted."""
+    if not options.reload or options.cluster is None:
+        return nullcontext()
+    from omnigraph.server.cluster_source import ClusterSource
+    from omnigraph.server.reload import LedgerWatch, Reload
+
+    source = ClusterSource.pinned(options.cluster)
+    how = Reload(
+        source,
+        lambda plan: boot(plan, tokens, options),
+        service.board.folder,
+        options.reload_seconds,
+        lambda outcome: service.metrics.reloads.add(outcome=outcome),
+    )
+    return LedgerWatch(how, service.revisions)
 
 
 def _serve_with_workers(source: BootSource, tokens: Tokens, options: ServeOptions) -> None:

@@ -52,7 +52,7 @@ class WorkerSetup:
     options: ServeOptions
     tokens: Tokens
     source: FixedSource
-    """The same for all workers, also for one that replaces another later."""
+    """What the server was started with."""
     board: Board
     descriptor: int
     """The socket, which the worker inherits."""

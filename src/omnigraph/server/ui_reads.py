@@ -51,7 +51,7 @@ async def get_permissions(call: Call) -> Response:
         PermissionsOutput(
             graph_id=call.target.graph_id,
             actor_id=call.actor,
-            mode=PERSONAL if service.sessions.is_personal else service.booted.state.value,
+            mode=PERSONAL if service.sessions.is_personal else call.booted.state.value,
             branch=branch,
             target=target,
             can_apply_schema=allowed[Action.SCHEMA_APPLY] and not call.target.is_managed,

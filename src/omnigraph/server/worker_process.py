@@ -15,6 +15,7 @@ from omnigraph.engine.rows.error_json import error_to_json
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.listen import serve_on
 from omnigraph.server.logs import set_up_logs
+from omnigraph.server.sources import load_plan
 from omnigraph.server.start import run_service
 from omnigraph.server.supervisor import FAILED, READY, SERVE, WorkerSetup
 
@@ -37,7 +38,9 @@ def main() -> int:
         serve_on(bound, app, setup.options)
 
     try:
-        run_service(setup.source, setup.tokens, setup.options, setup.board, answer)
+        run_service(
+            load_plan(setup.board.folder, setup.source), setup.tokens, setup.options, setup.board, answer
+        )
     except OmnigraphError as error:
         _report(FAILED + msgspec.json.encode(error_to_json(error)) + b"\n")
         return 1
