@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
     from omnigraph.engine.write.builder import WriteBlock
     from omnigraph.engine.write.mutate import MutationResult, WriteCounts
-    from omnigraph.frames import infer_schema
+    from omnigraph.frames import from_frames, infer_schema
     from omnigraph.graph import GranularityName, Graph, LoadMode, MergeStrategy, init, open  # noqa: A004
     from omnigraph.history import Branches, Commits
     from omnigraph.lang.query.statements import Condition, PropertyValues
@@ -314,6 +314,7 @@ __all__ = [
     "aconnect",
     "connect",
     "errors",
+    "from_frames",
     "infer_schema",
     "init",
     "open",
@@ -326,7 +327,7 @@ __all__ = [
 THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     "Graphs": {
         "omnigraph.graph": ("init", "open", "Graph"),
-        "omnigraph.frames": ("infer_schema",),
+        "omnigraph.frames": ("from_frames", "infer_schema"),
         "omnigraph.history": ("Branches", "Commits"),
         "omnigraph.engine.graph.lineage": ("Commit",),
         "omnigraph.snapshot": ("Snapshot", "TableInfo"),

@@ -1,19 +1,22 @@
-"""Schemas inferred from frames."""
+"""Graphs from frames: a schema inferred from data, and a graph made and loaded in one call."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.arguments import check_function_arguments
-from omnigraph.errors import BadRequest
+from omnigraph.errors import AlreadyInitialized, BadRequest, OmnigraphError
 from omnigraph.lang.values import shorten_legibly
 
 if TYPE_CHECKING:
     from omnigraph.engine.inference.samples import Sample
+    from omnigraph.engine.inference.type_guesses import TypeGuess
+    from omnigraph.graph import Graph
 
-__all__ = ["infer_schema"]
+__all__ = ["from_frames", "infer_schema"]
 
 
 @check_function_arguments
@@ -28,6 +31,70 @@ def infer_schema(data: Mapping[Any, Any], *, keys: Mapping[str, Any] | None = No
     from omnigraph.engine.inference.schema_text import infer_schema_text
 
     return infer_schema_text(_samples(data, None), _parse_keys(keys))
+
+
+@check_function_arguments
+def from_frames(
+    uri: str | os.PathLike[str],
+    nodes: Mapping[Any, Any],
+    edges: Mapping[Any, Any] | None = None,
+    *,
+    keys: Mapping[str, Any] | None = None,
+    actor: str | None = None,
+) -> Graph:
+    """Make a graph at an empty place, with the schema and the rows of frames, and open it.
+
+    `nodes` and `edges` have rows, or the path of a file, for each type; `edges` may name what they join:
+    `{("Person", "Knows", "Person"): knows}`. Ends are in the columns `from` and `to`, `src` and `dst`,
+    `source` and `target`, or else in the first two. The schema is that of `infer_schema`, which describes
+    `keys`; it is stored with its comments, and `graph.apply_schema` changes it. A call that failed because of
+    its rows can be repeated.
+    """
+    from omnigraph.engine.inference.schema_text import render_schema
+    from omnigraph.engine.inference.type_guesses import guess_types
+
+    samples = [*_samples(nodes, is_edge=False), *_samples(edges or {}, is_edge=True)]
+    guesses = guess_types(samples, _parse_keys(keys))
+    tables = {guess.table_key: _rows(guess) for guess in guesses}
+    graph = _create(uri, render_schema(guesses))
+    try:
+        graph.load(tables, mode="append", actor=actor)
+    except OmnigraphError as failure:
+        graph.close()
+        failure.add_note(f"the graph '{graph.uri}' was created and is empty; fix the rows, and call again")
+        raise
+    return graph
+
+
+def _create(uri: str | os.PathLike[str], schema: str) -> Graph:
+    """A new graph, or an empty one that an earlier call with the same schema left behind."""
+    from omnigraph import graph
+
+    try:
+        return graph.init(uri, schema=schema)
+    except AlreadyInitialized:
+        found = graph.open(uri)
+        is_empty = not any(table.rows for table in found.snapshot().tables.values())
+        if is_empty and not found.plan_schema(schema).steps:
+            return found
+        found.close()
+        raise
+
+
+def _rows(guess: TypeGuess) -> Any:
+    """The rows of a type, with columns called like their properties."""
+    unusable = next((one for one in guess.properties if one.guess.type is None), None)
+    if unusable is not None:
+        raise BadRequest(
+            f"the column '{shorten_legibly(unusable.column)}' of {guess.name} cannot be loaded: "
+            f"{unusable.guess.note}",
+            remedy="leave it out, or write its parts as columns of their own",
+        )
+    names = {one.column: one.name for one in guess.properties}
+    if guess.end_columns is not None:
+        names.update(zip(guess.end_columns, ("src", "dst"), strict=True))
+    table = guess.sample.table
+    return table.rename_columns([names.get(name, name) for name in table.column_names])
 
 
 def _samples(data: Mapping[Any, Any], is_edge: bool | None) -> Iterator[Sample]:

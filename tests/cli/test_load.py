@@ -78,6 +78,7 @@ def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_j
         "total_entities": 4,
         "skipped_total": 1,
         "skipped_counts": {"record": 1},
+        "null_counts": {},
         "actor_id": "ann",
         "commit": newest,
         "pending_indexes": {},

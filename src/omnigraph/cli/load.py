@@ -198,6 +198,7 @@ def _to_json(
         "skipped": [violation.to_json() for violation in done.skipped],
         "skipped_total": done.skipped_total,
         "skipped_counts": dict(sorted(done.skipped_counts.items())),
+        "null_counts": dict(done.null_counts),
         "actor_id": actor,
         "engine": None if done.engine is None else _engine_json(done.engine),
         "commit": None if done.commit is None else commit_json(done.commit),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from omnigraph.engine.inference.samples import Sample
+from omnigraph.engine.inference.samples import END_COLUMNS, Sample
 from omnigraph.engine.inference.type_guesses import PropertyGuess, TypeGuess, guess_types
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.source import Source
@@ -35,7 +35,7 @@ def _type_lines(guess: TypeGuess) -> Iterator[str]:
         yield f"// {guess.key_note}"
     if guess.ends_note is not None:
         yield f"// {_comment(guess.ends_note)}"
-    if guess.end_columns is not None and guess.end_columns not in (("from", "to"), ("src", "dst")):
+    if guess.end_columns is not None and guess.end_columns not in END_COLUMNS:
         source, target = map(json.dumps, guess.end_columns)
         yield f"// load it with `from: {_comment(source)}, to: {_comment(target)}` in a mapping"
     header = f"node {guess.name}" if guess.ends is None else f"edge {guess.name}: {' -> '.join(guess.ends)}"

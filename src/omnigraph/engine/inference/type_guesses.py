@@ -55,6 +55,11 @@ class TypeGuess:
         return self.sample.type
 
     @property
+    def table_key(self) -> str:
+        """The name of the type's table."""
+        return f"{'node' if self.end_columns is None else 'edge'}:{self.name}"
+
+    @property
     def has_ids(self) -> bool:
         """Whether a column holds the ids."""
         return ID in self.sample.table.column_names
@@ -76,9 +81,9 @@ def guess_types(samples: Iterable[Sample], keys: Mapping[str, Sequence[str]]) ->
             f"edges '{edges[0].name}' have no nodes to join", remedy="add the table of the nodes"
         )
     references = [(edge, end) for edge in edges for end in (0, 1)]
-    known = {node.name: _choose_key(node, references, keys.get(node.name)) for node in nodes}
-    joined = {edge.name: _choose_ends(edge, list(known.values())) for edge in edges}
-    return [known[one.name] if one.end_columns is None else joined[one.name] for one in guesses]
+    known = [_choose_key(node, references, keys.get(node.name)) for node in nodes]
+    chosen = {one.table_key: one for one in (*known, *(_choose_ends(edge, known) for edge in edges))}
+    return [chosen[one.table_key] for one in guesses]
 
 
 def _guess_table(sample: Sample) -> TypeGuess:
@@ -167,20 +172,21 @@ def _name_property(column: str, taken: set[str]) -> str:
 
 
 def _require_distinct(guesses: Sequence[TypeGuess]) -> None:
-    names = [one.name for one in guesses]
+    names = [one.table_key for one in guesses]
     for name in names:
         if names.count(name) > 1:
             raise BadRequest(
-                f"two tables would be the type '{name}'", remedy="give each table the name of its own type"
+                f"two tables would be the type '{name.partition(':')[2]}'",
+                remedy="give each table the name of its own type",
             )
 
 
 def _require_known(guesses: Sequence[TypeGuess], keys: Mapping[str, Sequence[str]]) -> None:
     """Fail on a key of a type or column that is not there."""
-    by_name = {one.name: one for one in guesses}
+    by_name = {one.name: one for one in guesses if one.end_columns is None}
     for name, columns in keys.items():
         guess = by_name.get(name)
-        if guess is None or guess.end_columns is not None:
+        if guess is None:
             nodes = [one.name for one in guesses if one.end_columns is None]
             raise BadRequest(
                 f"there is no node type '{shorten_legibly(name)}' for the key "

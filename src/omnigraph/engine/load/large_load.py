@@ -37,7 +37,7 @@ from omnigraph.engine.load.checks.quick_checks import ProvenTypes, run_quick_che
 from omnigraph.engine.load.checks.unique_checks import check_uniques
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.replaced_rows import match_pieces
-from omnigraph.engine.load.request import StageReport
+from omnigraph.engine.load.request import StageReport, sum_nulls
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.staging import (
     StagedItem,
@@ -192,6 +192,11 @@ class LargeLoad:
         return {
             key: rows - len(self._dropped.get(key, ())) for key, rows in sorted(_rows(self._items).items())
         }
+
+    @property
+    def nulls(self) -> Mapping[str, int]:
+        """How many values of columns are missing, by type and property."""
+        return sum_nulls(staged for one in self._items for staged in one.types)
 
     @property
     def row_violation_counts(self) -> Counter[str]:

@@ -174,6 +174,8 @@ class LoadStrategy(Protocol):
     reports: list[StageReport]
 
     @property
+    def nulls(self) -> Mapping[str, int]: ...
+    @property
     def row_violation_counts(self) -> Counter[str]: ...
     def row_violations(self) -> Iterator[Violation]: ...
     @property
@@ -364,6 +366,7 @@ class _Load:
             commit=receipt.commit if receipt else None,
             skipped=tuple(map(self.names.locate, islice(reported, MAX_REPORTED_VIOLATIONS))),
             skipped_counts=dict(counts),
+            null_counts=loading.nulls,
             engine=replace(self.report, stages=tuple(loading.reports)),
             pending_indexes=receipt.indexes.pending if receipt else {},
         )

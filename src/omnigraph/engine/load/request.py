@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
+from typing import Protocol
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode
@@ -55,6 +57,9 @@ class LoadResult:
     skipped_counts: Mapping[str, int] = field(default_factory=dict)
     """How many violations there are in all, by kind: `record`, `value`, `key_conflict`, `unique`,
     `endpoint`, `cardinality`."""
+    null_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """How many values of columns are missing and became null, such as NaN, NaT, None and empty fields of CSV:
+    by type and property, as in `Person.age`. They are not counted in records."""
     branch_created: bool = False
     """Whether the load made its branch first."""
     engine: EngineReport | None = None
@@ -97,6 +102,22 @@ class LoadRequest:
     """Where all that is left out goes, with the reasons."""
     mapping: InputMapping | None = None
     """How columns become properties, where names alone are not enough."""
+
+
+class _WithNulls(Protocol):
+    @property
+    def key(self) -> str: ...
+    @property
+    def nulls(self) -> Mapping[str, int]: ...
+
+
+def sum_nulls(parts: Iterable[_WithNulls]) -> dict[str, int]:
+    """How many values are missing in all parts, by type and property."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        name = part.key.partition(":")[2]
+        counts.update({f"{name}.{each}": count for each, count in part.nulls.items()})
+    return dict(sorted(counts.items()))
 
 
 def kinds_of(found: Iterable[Violation]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import Faults, build_rejection, to_violations
 from omnigraph.engine.constraints.table_change import Changes
 from omnigraph.engine.graph.manifest import TableEntry
-from omnigraph.engine.load.request import StageReport, kinds_of
+from omnigraph.engine.load.request import StageReport, kinds_of, sum_nulls
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.item_reader import read_files
 from omnigraph.engine.rows.row_builder import LoadReader, SplitRows, collect_rows
@@ -48,6 +48,7 @@ class SmallLoad:
         self._refused: tuple[Faults, ...] = ()
         begun = time.monotonic()
         parts = list(self._parts(reader, items))
+        self.nulls = sum_nulls(shaped for part in parts for shaped in part.shaped)
         self._rows = collect_rows(parts, reader.targets, _files(items))
         read = sum(one.rows.num_rows for one in self._rows.values())
         size = sum(item.size for item in items)

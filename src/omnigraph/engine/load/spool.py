@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
+from math import isnan
 from typing import Any, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.arguments import require_path
@@ -253,6 +255,9 @@ def find_type(catalog: Catalog, type_name: str) -> str:
     return found[0]
 
 
+_MISSING_TYPES = frozenset({"NAType", "NaTType"})
+"""The types of pandas' markers, which is not imported for this."""
+
 Form = type[int] | type[float]
 
 
@@ -309,6 +314,8 @@ def _column(name: object, values: Sequence[object]) -> pa.Array:
         large = _large_integers(name, values)
         if large is not None:
             return large
+        with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+            return pa.array([_plain(value) for value in values])
         raise BadRequest(
             f"the values of '{shorten_legibly(str(name))}' do not fit together: {_reason(failure)}",
             remedy="give all rows values of one type",
@@ -345,6 +352,14 @@ def _large_integers(name: object, values: Sequence[object]) -> pa.Array | None:
         )
     formed = [_formed(value, form) for value in values]
     return pa.array(formed, pa.list_(kind) if lists else kind)
+
+
+def _plain(value: object) -> object:
+    """A value as Arrow takes it one by one: not a moment of NumPy, and no marker of a missing value."""
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else value.astype("datetime64[us]").item()
+    is_nan = isinstance(value, float) and isnan(value)
+    return None if is_nan or type(value).__name__ in _MISSING_TYPES else value
 
 
 def _formed(value: Any, form: Form) -> Any:

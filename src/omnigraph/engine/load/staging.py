@@ -86,6 +86,8 @@ class StagedType:
     """The hashes of all ids, where none of them is new."""
     bitmaps: Mapping[str, NumberBitmap] = field(default_factory=dict)
     """The ids, where none of them is new, and the ends of edges, by column: where they are numbers."""
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    """How many values of columns are missing, by property."""
 
     @property
     def rows(self) -> int:
@@ -181,6 +183,7 @@ class _Writer:
     lines: list[Numbers] = field(default_factory=list)
     hashes: list[Hashes] = field(default_factory=list)
     builders: dict[str, BitmapBuilder] = field(default_factory=dict)
+    nulls: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
     rows: int = 0
     given: int = 0
@@ -195,6 +198,7 @@ class _Writer:
         self.key = shaped.key
         self.batches.append(shaped.rows)
         self.lines.append(lines)
+        self.nulls.update(shaped.nulls)
         self.rows += shaped.count
         self.given += int(np.count_nonzero(~shaped.generated))
         if self.given == self.rows:
@@ -226,7 +230,9 @@ class _Writer:
             self.builders.pop(ID, None)
         kept = {column: one.write(job, f"{name}-{column}") for column, one in self.builders.items()}
         bitmaps = {column: one for column, one in kept.items() if one is not None}
-        return StagedType(self.key, tuple(self.pieces), self.given, first, id_hashes, bitmaps)
+        return StagedType(
+            self.key, tuple(self.pieces), self.given, first, id_hashes, bitmaps, dict(self.nulls)
+        )
 
 
 def read_lines(job: LoadJob, item: int, staged: StagedType, rows: Numbers) -> Numbers:

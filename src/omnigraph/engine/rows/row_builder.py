@@ -49,6 +49,8 @@ class CheckedRows:
     """One for all rows, or one for each where small files were read together."""
     violations: tuple[Violation, ...] = ()
     """Everything that is wrong with the other rows, in input order."""
+    nulls: Mapping[str, int] = field(default_factory=dict)
+    """How many values of columns are missing, by property; not counted in records."""
 
     @property
     def count(self) -> int:

@@ -10,5 +10,6 @@ To read in this order:
     columnar.py                    Parquet, Arrow and Lance: columns
     binding.py, mapping.py         which column is which property
     arrow_columns.py, text_columns.py   columns of Arrow or of texts -> columns of properties
+    coercion.py                    values of other types, taken without loss
     spark_source.py                rows that a format of Spark reads
 """

@@ -9,6 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
+from omnigraph.engine.load.sources.coercion import (
+    exact_decimals,
+    find_rows,
+    nan_to_null,
+    uuid_texts,
+    whole_decimals,
+    whole_floats,
+    without_faults,
+)
 from omnigraph.engine.load.sources.text_columns import NOT_UTF8, parse_dates, valid_texts
 from omnigraph.engine.rows.blobs import Refusal, read_blobs, to_writable
 from omnigraph.engine.rows.json_columns import ParsedColumn
@@ -29,6 +38,8 @@ _FLOAT_WIDTHS = {Scalar.F32: 24, Scalar.F64: 53}
 
 def plain_type(found: pa.DataType) -> pa.DataType:
     """A column's type without what only says how its values are laid out."""
+    if isinstance(found, pa.UuidType):
+        return pa.string()
     if isinstance(found, pa.BaseExtensionType):
         return plain_type(found.storage_type)
     if kinds.is_dictionary(found) or kinds.is_run_end_encoded(found):
@@ -50,7 +61,8 @@ def is_convertible(found: pa.DataType, type_: ValueType) -> bool:
     if type_.scalar is Scalar.BLOB:
         return bool(kinds.is_large_binary(plain) or kinds.is_string(plain))
     if type_.scalar is Scalar.VECTOR:
-        return kinds.is_list(plain) and _is_taken_alone(plain.value_type, Scalar.F64)
+        items = plain.value_type if kinds.is_list(plain) else plain
+        return kinds.is_list(plain) and any(test(items) for test in _IN_VECTORS)
     if type_.is_list:
         return kinds.is_list(plain) and _is_taken_alone(plain.value_type, type_.scalar)
     return _is_taken_alone(plain, type_.scalar)
@@ -62,13 +74,15 @@ def _is_taken_alone(plain: pa.DataType, scalar: Scalar) -> bool:
 
 _DATES = (kinds.is_string, kinds.is_date, kinds.is_timestamp, kinds.is_integer)
 _TAKEN: dict[Scalar, tuple[Callable[[pa.DataType], bool], ...]] = {
-    Scalar.STRING: (kinds.is_string,),
+    Scalar.STRING: (kinds.is_string, kinds.is_decimal),
     Scalar.BOOL: (kinds.is_boolean,),
     Scalar.DATE: _DATES,
     Scalar.DATETIME: _DATES,
-    **dict.fromkeys(INTEGERS, (kinds.is_integer,)),
-    **dict.fromkeys(FLOATS, (kinds.is_integer, kinds.is_floating)),
+    **dict.fromkeys((*INTEGERS, *FLOATS), (kinds.is_integer, kinds.is_floating, kinds.is_decimal)),
 }
+
+
+_IN_VECTORS = (kinds.is_null, kinds.is_integer, kinds.is_floating)
 
 
 def _is_list(found: pa.DataType) -> bool:
@@ -98,11 +112,17 @@ def convert_column(
         return ParsedColumn(pa.nulls(len(column), arrow_type(type_)))
     if type_.scalar is Scalar.VECTOR:
         return _vectors(column, name, type_)
-    return _lists(column, name, type_) if type_.is_list else _atoms(column, name, type_.scalar)
+    if type_.is_list:
+        return _lists(column, name, type_)
+    if type_.nullable and kinds.is_floating(column.type):
+        column = nan_to_null(column)
+    return _atoms(column, name, type_.scalar)
 
 
 def plain(column: pa.Array) -> pa.Array:
     """The values of a column without what only says how they are laid out; widths stay."""
+    if isinstance(column.type, pa.UuidType):
+        return uuid_texts(column.storage)
     if isinstance(column, pa.ExtensionArray):
         return plain(column.storage)
     if kinds.is_run_end_encoded(column.type):
@@ -133,14 +153,30 @@ def _atoms(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
         return _texts(column, name, scalar)
     if scalar is Scalar.BOOL:
         return ParsedColumn(column)
+    if kinds.is_decimal(found):
+        return _decimals(column, name, scalar)
     if scalar in FLOATS:
         return _floats(column, name, scalar)
+    if kinds.is_floating(found):
+        whole = whole_floats(column, name, scalar)
+        cells = _integers(whole.array, name, scalar)
+        return ParsedColumn(cells.array, {**cells.faults, **whole.faults})
     if kinds.is_timestamp(found) or kinds.is_date(found):
         return (_days if scalar is Scalar.DATE else _moments)(column, name)
     cells = _integers(column, name, scalar)
     if scalar in INTEGERS:
         return cells
     return ParsedColumn(cells.array.view(arrow_type(ValueType(scalar))), cells.faults)
+
+
+def _decimals(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
+    if scalar is Scalar.STRING:
+        return ParsedColumn(column.cast(pa.string()))
+    if scalar in INTEGERS:
+        return whole_decimals(column, name, scalar)
+    exact = exact_decimals(column, name)
+    cells = _floats(exact.array, name, scalar)
+    return ParsedColumn(cells.array, {**cells.faults, **exact.faults})
 
 
 def _texts(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
@@ -169,7 +205,7 @@ def _integers(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     except pa.ArrowInvalid:
         outside = _outside(column, *integer_bounds(scalar))
     reason = f"property '{name}' value {{}} exceeds {FORMS[scalar].name} range"
-    faults = {row: reason.format(format_number(column[row].as_py())) for row in _rows(outside)}
+    faults = {row: reason.format(format_number(column[row].as_py())) for row in find_rows(outside)}
     return ParsedColumn(pc.if_else(outside, pa.scalar(None, column.type), column).cast(target), faults)
 
 
@@ -179,12 +215,6 @@ def _outside(column: pa.Array, low: int, high: int) -> pa.Array:
     return pc.or_(
         pc.less(column, pa.scalar(least, column.type)), pc.greater(column, pa.scalar(most, column.type))
     )
-
-
-def _rows(flags: pa.Array) -> list[int]:
-    """The numbers of the rows where a flag is set; null is not."""
-    found: list[int] = np.flatnonzero(pc.fill_null(flags, False).to_numpy(zero_copy_only=False)).tolist()
-    return found
 
 
 # --- floats --------------------------------------------------------------------------------------
@@ -197,9 +227,9 @@ def _floats(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     if kinds.is_integer(column.type):
         wrong = _inexact_integers(column, scalar)
         reason = f"property '{name}' value {{}} is not exact in {FORMS[scalar].name}"
-        return _without(found, {row: reason.format(column[row].as_py()) for row in wrong})
-    wrong = _rows(pc.invert(pc.is_finite(found)))
-    return _without(found, {row: _why_not_finite(column[row].as_py(), name, scalar) for row in wrong})
+        return without_faults(found, {row: reason.format(column[row].as_py()) for row in wrong})
+    wrong = find_rows(pc.invert(pc.is_finite(found)))
+    return without_faults(found, {row: _why_not_finite(column[row].as_py(), name, scalar) for row in wrong})
 
 
 def _inexact_integers(column: pa.Array, scalar: Scalar) -> list[int]:
@@ -207,7 +237,7 @@ def _inexact_integers(column: pa.Array, scalar: Scalar) -> list[int]:
     if column.type.bit_width <= width:
         return []
     # Most integers are so small that no float misses them; the others are tried.
-    large = _rows(_outside(column, -(2**width), 2**width))
+    large = find_rows(_outside(column, -(2**width), 2**width))
     as_float = np.float32 if scalar is Scalar.F32 else np.float64
     return [row for row in large if int(as_float(value := column[row].as_py())) != value]
 
@@ -216,15 +246,6 @@ def _why_not_finite(value: float, name: str, scalar: Scalar) -> str:
     if np.isfinite(value):
         return f"property '{name}': float value {format_number(value)} exceeds {FORMS[scalar].name} range"
     return f"property '{name}': float value {format_number(value)} must be finite"
-
-
-def _without(column: pa.Array, faults: dict[int, str]) -> ParsedColumn:
-    """A column with nulls where something is wrong."""
-    if not faults:
-        return ParsedColumn(column)
-    flags = np.zeros(len(column), np.bool_)
-    flags[list(faults)] = True
-    return ParsedColumn(pc.if_else(pa.array(flags), pa.scalar(None, column.type), column), faults)
 
 
 # --- days and moments ----------------------------------------------------------------------------
@@ -256,13 +277,16 @@ def _moments(column: pa.Array, name: str) -> ParsedColumn:
 
 
 def _days(column: pa.Array, name: str) -> ParsedColumn:
-    """Whole days; a moment is one only at midnight."""
+    """Whole days; a moment is one only at midnight, in its own zone or in UTC."""
     target = arrow_type(ValueType(Scalar.DATE))
     if column.type == target:
         return ParsedColumn(column)
     numbers, missing = _numbers(column)
     unit = "ms" if kinds.is_date64(column.type) else column.type.unit
     days, rest = np.divmod(numbers, _PER_DAY[unit])
+    if getattr(column.type, "tz", None) not in (None, "UTC"):
+        local_days, local_rest = np.divmod(_numbers(pc.local_timestamp(column))[0], _PER_DAY[unit])
+        days, rest = np.where(local_rest == 0, local_days, days), np.where(local_rest == 0, 0, rest)
     low, high = integer_bounds(Scalar.DATE)
     wrong = (rest != 0) | (days < low) | (days > high)
     faults = {
@@ -329,7 +353,7 @@ def _vectors(column: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     }
     numbers = items.cast(pa.float32(), safe=False)
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    for at in _rows(pc.invert(pc.fill_null(pc.is_finite(numbers), False))):
+    for at in find_rows(pc.invert(pc.fill_null(pc.is_finite(numbers), False))):
         faults.setdefault(int(owners[at]), _wrong_number(items[at].as_py(), name))
     good = ~missing
     good[list(faults)] = False

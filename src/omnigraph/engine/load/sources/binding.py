@@ -17,9 +17,10 @@ from omnigraph.engine.load.sources.mapping import EVERYTHING, MappingEntry
 from omnigraph.engine.rows.ndjson import RESERVED
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.lang.types import INTEGERS, Scalar, ValueType
+from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import shorten_legibly, stored_name
 
+_OTHER_ENDS = {SOURCE: "source", TARGET: "target"}
 _ENDS = {name: end for end, name in END_NAMES.items()}
 
 
@@ -94,11 +95,14 @@ class _Binding:
         """Look for the ends under `from` and `to`, and under `src` and `dst` where that leaves no doubt.
 
         With a column `src`, one called `from` is the property of that name; a type without it has two
-        columns for one end then, and `src` is refused.
+        columns for one end then, and `src` is refused. Many programs write `source` and `target`.
         """
         for end, name in END_NAMES.items() if self.is_edge else ():
             stored = end in names and (name not in names or name in self.owner.properties)
-            self.ends[end if stored else name] = end
+            usual = end if stored else name
+            other = _OTHER_ENDS[end]
+            takes_other = usual not in names and other in names and other not in self.owner.properties
+            self.ends[other if takes_other else usual] = end
 
     def take(self, names: Sequence[str]) -> None:
         """Give each column its meaning: by the mapping first, then by its name."""
@@ -178,20 +182,12 @@ class _Binding:
 
     def _check_id(self, becomes: str, found: pa.DataType) -> None:
         plain = plain_type(found)
-        if kinds.is_string(plain) or kinds.is_null(plain):
-            return
-        if becomes != ID and kinds.is_integer(plain) and self._ends_at_integers(becomes):
+        if any(test(plain) for test in (kinds.is_string, kinds.is_null, kinds.is_integer, kinds.is_floating)):
             return
         if becomes == ID:
             self.wrong(f"input entity of type '{self.owner.name}' field 'id' must be a string, got {found}")
         else:
             self.wrong(f"graph batch field '{END_NAMES[becomes]}' must be a string, got {found}")
-
-    def _ends_at_integers(self, end: str) -> bool:
-        """Whether an end's ids are integers written out, so that integers say which node is meant."""
-        assert isinstance(self.owner, EdgeType)
-        node = self.catalog.nodes[self.owner.source if end == SOURCE else self.owner.target]
-        return len(node.key) == 1 and node.properties[node.key[0]].type.scalar in INTEGERS
 
 
 def _expected(type_: ValueType) -> str:

@@ -14,10 +14,12 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import types as kinds
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import END_NAMES, ID, TableType
 from omnigraph.engine.load.sources.arrow_columns import convert_column, plain, plain_type
+from omnigraph.engine.load.sources.coercion import nan_to_null, whole_floats
 from omnigraph.engine.load.sources.columnar import arrow_blocks, lance_blocks, parquet_blocks
 from omnigraph.engine.load.sources.csv_records import csv_blocks
 from omnigraph.engine.load.sources.item import Block, Columns, Format, Item
@@ -41,7 +43,7 @@ from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.errors import InternalError
 from omnigraph.lang.schema.catalog import Property
 from omnigraph.lang.types import Scalar
-from omnigraph.lang.values import FORMS
+from omnigraph.lang.values import FORMS, format_number
 from omnigraph.storage.input_files import is_in_bucket
 
 
@@ -55,6 +57,7 @@ def build_block_rows(block: Block, item: Item, reader: LoadReader) -> SplitRows:
     given = shaping.given_ids(faults)
     origin = Origin(item.file, item.file_number, block.lines, block.positions)
     shaped = build_rows_from_columns(cells, ends, given, origin, shaping.target, reader.ids, faults)
+    shaped = replace(shaped, nulls=shaping.count_nulls(shaped.rows))
     violations = sorted([*block.violations, *shaped.violations], key=lambda wrong: wrong.line or 0)
     return SplitRows((shaped,), item.placed(violations), block.read)
 
@@ -75,6 +78,12 @@ class _BlockBuilder:
         """The column that becomes a property, an end or the id."""
         name = dict(self.columns.taken).get(becomes)
         return None if name is None else self.block.columns.column(name)
+
+    def count_nulls(self, rows: pa.RecordBatch) -> dict[str, int]:
+        """How many values are missing in each column that becomes a property."""
+        properties = self.target.owner.properties
+        counts = {name: rows.column(name).null_count for name, _ in self.columns.taken if name in properties}
+        return {name: count for name, count in counts.items() if count}
 
     def cells(self, declared: Property) -> ParsedColumn:
         constants = dict(self.columns.constants)
@@ -144,7 +153,16 @@ class _BlockBuilder:
             if wrong is not None:
                 faults += ((row, place, f"{rule}, got {NOT_UTF8}") for row in np.flatnonzero(wrong).tolist())
             return texts
+        if kinds.is_floating(values.type):
+            return self._number_ids(values, rule, place, faults)
         return values.cast(pa.string())
+
+    def _number_ids(self, values: pa.Array, rule: str, place: int, faults: list[Fault]) -> pa.Array:
+        """Ids in floats, which frames have where an integer is missing."""
+        values = nan_to_null(values)
+        whole = whole_floats(values, "id", Scalar.I64)
+        faults += ((row, place, f"{rule}, got {format_number(values[row].as_py())}") for row in whole.faults)
+        return whole.array.cast(pa.string())
 
 
 def read_item(item: Item, reader: LoadReader) -> Iterator[SplitRows]:

@@ -29,6 +29,13 @@ _FLAT_ARRAY = r"^\[[^\[\]]*\]$"
 """No other bracket, not even in a text: so that no two of them can be taken for something else together."""
 _DIGITS_READ = 200  # more take long to read, and these are out of every range already
 
+_WHOLE_FLOAT = r"([+-]?[0-9]{1,16})[.]0+"
+"""An integer that a program wrote as a float, because another value of its column was missing."""
+_MISSING = pa.array(["NA", "N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "\\N"])
+"""How programs write a missing value. A text may well be one of them, so this holds for other types only."""
+
+Convert = Callable[[pa.Array, ValueType], pa.Array | None]
+
 NOT_UTF8 = "text that is not UTF-8"
 
 
@@ -36,13 +43,14 @@ def parse_texts(texts: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     """The column of a property that is not a Blob, written as in CSV."""
     if type_.is_list or type_.scalar is Scalar.VECTOR:
         return _arrays(texts, name, type_)
-    if type_.scalar in INTEGERS:
-        return _quick(texts, type_, _integers) or _distinct(texts, name, type_, _integer)
-    if type_.scalar in FLOATS:
-        return _quick(texts, type_, _floats) or _distinct(texts, name, type_, _float)
-    if type_.scalar is Scalar.BOOL:
-        return _quick(texts, type_, _booleans) or _distinct(texts, name, type_, _boolean)
-    return parse_dates(texts, name, type_)
+    if type_.scalar is Scalar.STRING:
+        return ParsedColumn(texts)
+    convert, value = _READERS.get(type_.scalar, (_dates, str))
+    found = _quick(texts, type_, convert)
+    if found is None and type_.nullable:
+        texts = pc.if_else(pc.is_in(texts, value_set=_MISSING), pa.scalar(None, pa.string()), texts)
+        found = _quick(texts, type_, convert)
+    return found or _distinct(texts, name, type_, value)
 
 
 def parse_dates(texts: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
@@ -77,9 +85,7 @@ def _is_utf8(data: bytes) -> bool:
 # --- a whole column at once ----------------------------------------------------------------------
 
 
-def _quick(
-    texts: pa.Array, type_: ValueType, convert: Callable[[pa.Array, ValueType], pa.Array | None]
-) -> ParsedColumn | None:
+def _quick(texts: pa.Array, type_: ValueType, convert: Convert) -> ParsedColumn | None:
     try:
         found = convert(texts, type_)
     except pa.ArrowInvalid:
@@ -139,6 +145,8 @@ def _distinct(texts: pa.Array, name: str, type_: ValueType, value: Callable[[str
 
 
 def _integer(text: str) -> int | str:
+    if (whole := re.fullmatch(_WHOLE_FLOAT, text)) is not None:
+        text = whole[1]
     if not re.fullmatch(_INTEGER, text) or "\n" in text:
         return text
     digits = int(text.lstrip("+-").lstrip("0")[:_DIGITS_READ] or "0")
@@ -150,7 +158,14 @@ def _float(text: str) -> float | str:
 
 
 def _boolean(text: str) -> bool | str:
-    return {"true": True, "false": False}.get(text, text)
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+_READERS: dict[Scalar, tuple[Convert, Callable[[str], Any]]] = {
+    **dict.fromkeys(INTEGERS, (_integers, _integer)),
+    **dict.fromkeys(FLOATS, (_floats, _float)),
+    Scalar.BOOL: (_booleans, _boolean),
+}
 
 
 # --- JSON arrays ---------------------------------------------------------------------------------
