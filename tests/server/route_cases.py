@@ -133,5 +133,6 @@ CASES: dict[str, Case] = {
     "findNodes": Case("find", params={"text": "ad"}),
     "readSubgraph": Case("subgraph", {"nodes": {"Person": ["Ada"]}, "hops": 1}),
     "doctor": Case("doctor"),
+    "graphMcp": Case("mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, denied=200),
 }
 """By operation; HEAD stands for the newest commit of main."""

@@ -41,6 +41,8 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("embed", "algorithm"), Capability(Kind.DIRECT, UPKEEP.flags | {"--as"})),
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
+    # A served graph knows its actor by the token.
+    "mcp": WRITES,
     "serve": Capability(Kind.DIRECT, frozenset({"--cluster", "--store", "--profile"})),
     "ui": Capability(Kind.DIRECT, frozenset({"--store", "--profile", "--as"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
@@ -55,7 +57,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 
 NAMES_ITS_AUTHOR = frozenset(
-    {"mutate", "load", "branch merge", "schema apply", "embed", "ui"}
+    {"mutate", "load", "branch merge", "schema apply", "embed", "mcp", "ui"}
     | {"pipeline run", "algorithm", "cluster apply", "cluster approve"}
 )
 ECHOES_ITS_WRITE = frozenset(

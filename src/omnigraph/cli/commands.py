@@ -67,6 +67,7 @@ COMMANDS: Mapping[str, Command] = {
     "load": Command("omnigraph.cli.load:app", "Load files in one commit."),
     "login": Command("omnigraph.cli.login:app", "Keep the token of a server.", Plane.LOCAL),
     "logout": Command("omnigraph.cli.login:logout_app", "Forget the token of a server.", Plane.LOCAL),
+    "mcp": Command("omnigraph.cli.mcp:app", "Offer a graph to a language model, over MCP."),
     "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
     "optimize": Command(
         "omnigraph.cli.optimize:app", "Keep a graph fast: few fragments, whole indexes.", Plane.STORAGE

@@ -32,6 +32,7 @@ ui_page.py          the files of the page, as `make ui` built them
 ui_sessions.py      cookies that only the page can use; ui_sign_in.py: a token for a cookie
 ui_reads.py         rights, types, findings of lint, health; ui_subgraph.py: nodes by text and around others
 ui_start.py         a server for one person on this machine
+mcp/                the same routes as tools for language models, over HTTP and on standard input
 openapi.py          the OpenAPI document; pages.py: docs/http.md; both from the table
 engine_phases.py    what the engine does for a request, by phase; tracing.py: spans for OpenTelemetry
 logs.py             one JSON line for each request; metrics.py: counters for Prometheus

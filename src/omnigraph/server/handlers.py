@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from omnigraph.server import branches, commits, health, reads, schemas, writes
 from omnigraph.server.app import Handler
 from omnigraph.server.data_handlers import DATA_HANDLERS
+from omnigraph.server.mcp import endpoint
 from omnigraph.server.ui_handlers import UI_HANDLERS
 
 HANDLERS: Mapping[str, Handler] = {
@@ -31,4 +32,6 @@ HANDLERS: Mapping[str, Handler] = {
     "getCommit": commits.get_commit,
     **DATA_HANDLERS,
     **UI_HANDLERS,
+    "serverMcp": endpoint.serve_server,
+    "graphMcp": endpoint.serve_graph,
 }

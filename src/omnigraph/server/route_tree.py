@@ -11,6 +11,8 @@ from omnigraph.server.route import Route
 
 GRAPHS = "graphs"
 GRAPH_ID = "graph_id"
+WITHOUT_ALIAS = frozenset({"graphHealth", "graphMcp"})
+"""Operations about a graph whose path means something else at the root."""
 ABSENT = frozenset({("POST", "graphs")})
 """Graphs are created by their owners, never over HTTP: there is no such route, whatever else its path has."""
 
@@ -80,7 +82,7 @@ def _paths(route: Route, *, has_alias: bool) -> Iterator[tuple[str, ...]]:
         yield segments
         return
     yield (GRAPHS, f"{{{GRAPH_ID}}}", *segments)
-    if has_alias and route.operation != "graphHealth":
+    if has_alias and route.operation not in WITHOUT_ALIAS:
         yield segments
 
 

@@ -7,6 +7,7 @@ operation.
 from __future__ import annotations
 
 from omnigraph.server.data_routes import DATA_ROUTES
+from omnigraph.server.mcp.routes import MCP_ROUTES
 from omnigraph.server.route import TEXT, Body, Param, Route
 from omnigraph.server.ui_routes import UI_ROUTES
 from omnigraph.server.wire import branches, commits, health, reads, schemas, writes
@@ -215,4 +216,5 @@ ROUTES: tuple[Route, ...] = (
     ),
     *DATA_ROUTES,
     *UI_ROUTES,
+    *MCP_ROUTES,
 )
