@@ -83,6 +83,8 @@ RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH: Final = "recovery.post_table_restore_pr
 RECOVERY_RECORD_AUDIT: Final = "recovery.record_audit"
 RECOVERY_ORPHAN_DISCARD_AUDIT_APPEND: Final = "recovery.orphan_discard_audit_append"
 
+PIPELINE_BEFORE_ADOPTION: Final = "pipeline.before_adoption"
+PIPELINE_AFTER_ADOPTION: Final = "pipeline.after_adoption"
 PIPELINE_AFTER_START: Final = "pipeline.after_start"
 PIPELINE_AFTER_STAGE: Final = "pipeline.after_stage"
 PIPELINE_AFTER_MERGE: Final = "pipeline.after_merge"

@@ -49,18 +49,18 @@ def test_the_example_goes_from_an_empty_folder_to_an_edited_schema(run: Run, tmp
     assert status == 0
     assert f"wrote {at}/cluster.yaml" in out
     status, out, _ = run("validate", "--config", at)
-    assert (status, out) == (0, "cluster config valid: 8 resource(s), 9 dependency edge(s)\n")
+    assert (status, out) == (0, "cluster config valid: 9 resource(s), 11 dependency edge(s)\n")
     status, out, _ = run("import", "--config", at)
     assert (status, out.splitlines()[0]) == (0, "cluster import: revision 1")
     status, out, _ = run("plan", "--config", at)
     assert status == 0
     assert out.splitlines()[:2] == [
-        "cluster plan: 8 change(s), 0 approval gate(s)",
+        "cluster plan: 9 change(s), 0 approval gate(s)",
         "  + Create graph.knowledge",
     ]
     status, out, _ = run("apply", "--config", at, "--as", "act-ann")
     assert status == 0
-    assert out.splitlines()[0] == "cluster apply: 8 applied, 0 deferred/blocked"
+    assert out.splitlines()[0] == "cluster apply: 9 applied, 0 deferred/blocked"
     assert "  Create graph.tickets [Applied]" in out
     assert "  state: revision 2, converged: true, written: true" in out
     schema = tmp_path / "brain" / "tickets.pg"

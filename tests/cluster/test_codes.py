@@ -7,6 +7,7 @@ from pathlib import Path
 
 from omnigraph.cluster.catalog import PayloadState
 from omnigraph.cluster.codes import CODES
+from omnigraph.errors import PipelineInvalid
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,6 +25,7 @@ def test_every_code_is_documented() -> None:
 def test_every_code_is_used() -> None:
     source = text_of(ROOT / "src" / "omnigraph" / "cluster", ".py").replace("codes.py", "")
     made = {state.code for state in PayloadState}
+    made |= {one.code for one in PipelineInvalid.__subclasses__()} | {PipelineInvalid.code}
     operations = ("graph_create", "schema_apply", "graph_delete")
     made |= {f"{operation}_{end}" for operation in operations for end in ("failed", "skipped")}
     assert {code for code in CODES if source.count(f'"{code}"') < 2} - made == set()

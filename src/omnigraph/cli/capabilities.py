@@ -51,14 +51,14 @@ CAPABILITIES: Mapping[str, Capability] = {
     "cluster": CONTROL,
     **dict.fromkeys(("cluster apply", "cluster approve"), Capability(Kind.CONTROL, frozenset({"--as"}))),
     **dict.fromkeys(("policy", "queries"), DECLARED),
-    # Its file names the graphs.
-    "pipeline": Capability(Kind.LOCAL, frozenset({"--as"})),
+    # Its file names the graphs; a pipeline of a cluster is addressed by its name.
+    "pipeline": Capability(Kind.LOCAL, frozenset({"--as", "--cluster"})),
     **dict.fromkeys(("alias", "completion", "login", "logout", "profile", "spark", "version"), LOCAL),
 }
 
 NAMES_ITS_AUTHOR = frozenset(
     {"mutate", "load", "branch merge", "schema apply", "embed", "mcp", "ui"}
-    | {"pipeline run", "algorithm", "cluster apply", "cluster approve"}
+    | {"pipeline run", "pipeline retry", "algorithm", "cluster apply", "cluster approve"}
 )
 ECHOES_ITS_WRITE = frozenset(
     {"load", "branch create", "branch delete", "branch merge", "schema apply"}

@@ -47,7 +47,7 @@ def init(
     directory: Annotated[Path, typer.Argument(help="A new directory.", metavar="DIR")],
     as_json: AsJson = False,
 ) -> None:
-    """Write a small example of a cluster into a new directory: two graphs, queries and a policy."""
+    """Write a small example into a new directory: two graphs, queries, a policy and a pipeline."""
     from omnigraph.cluster.example import write_example
 
     written = [str(path) for path in write_example(directory)]
@@ -98,7 +98,7 @@ def apply(
     from omnigraph.cluster.apply import ApplyOptions
     from omnigraph.cluster.apply import apply as run
 
-    done = run(config, ApplyOptions(_resolve_actor(actor), plan_file))
+    done = run(config, ApplyOptions(resolve_cluster_actor(actor), plan_file))
     state = done.session.state
     revision = 0 if state is None else state.revision
     lines = [
@@ -131,7 +131,7 @@ def approve(
     from omnigraph.cluster.approve import ApprovalRequest
     from omnigraph.cluster.approve import approve as run
 
-    done = run(config, ApprovalRequest(resource, _resolve_actor(actor or by), allow_data_loss))
+    done = run(config, ApprovalRequest(resource, resolve_cluster_actor(actor or by), allow_data_loss))
     found = done.approval
     text = (
         "nothing was approved"
@@ -184,7 +184,7 @@ def force_unlock(
     _print(done, [Line(text)], as_json=as_json)
 
 
-def _resolve_actor(named: str | None) -> str | None:
+def resolve_cluster_actor(named: str | None = None) -> str | None:
     """Return the actor: --as or its other spellings, the environment, the config file."""
     given = [name for name in (named, current_as()) if name is not None]
     return given[0] if given else os.environ.get(ACTOR_SETTING) or resolve_actor()

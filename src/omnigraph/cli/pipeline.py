@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.addressing import echo_write, require_consent, resolve_actor
+from omnigraph.cli.addressing import echo_write, find_cluster, require_consent, resolve_actor
+from omnigraph.cli.cluster import resolve_cluster_actor
 from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
-from omnigraph.errors import BadRequest
+from omnigraph.cluster.applied_pipelines import AppliedPipelines
+from omnigraph.deferred_dataclass import dataclass
+from omnigraph.errors import BadRequest, Unauthorized
 from omnigraph.pipeline.declared import lease
+from omnigraph.pipeline.declared.adoption import hold_ledger, open_ledger
 from omnigraph.pipeline.declared.check import check
 from omnigraph.pipeline.declared.declaration import LoadMode, Pipeline
 from omnigraph.pipeline.declared.parse import read_pipeline, read_pipelines
 from omnigraph.pipeline.declared.plan import PipelinePlan, dry_run, open_extract
 from omnigraph.pipeline.declared.plan import plan as planned
 from omnigraph.pipeline.declared.records import Ledger, RunRecord, Status, TargetRecord
-from omnigraph.pipeline.declared.run import RunOptions, open_ledger, parse_params, select_targets
+from omnigraph.pipeline.declared.run import RunOptions, open_targets, parse_params, select_targets
 from omnigraph.pipeline.declared.run import retry as take_up
 from omnigraph.pipeline.declared.run import run as run_once
 
-app = new_app(help="Check, plan and run pipelines that a file declares.")
+app = new_app(help="Check, plan and run pipelines that a file or a cluster declares.")
 
-File = Annotated[Path, typer.Argument(help="The file with the pipelines.", metavar="FILE")]
+What = Annotated[
+    str,
+    typer.Argument(
+        help="The file with the pipelines; or with --cluster or --config the name of a pipeline.",
+        metavar="FILE|NAME",
+    ),
+]
 Name = Annotated[
     str | None,
-    typer.Option("--pipeline", help="Which pipeline, where there are several.", metavar="NAME"),
+    typer.Option("--pipeline", help="Which pipeline, where a file has several.", metavar="NAME"),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="The directory with the cluster.yaml of a pipeline.", metavar="DIR"),
 ]
 Targets = Annotated[
     list[str] | None,
@@ -39,25 +55,32 @@ RunId = Annotated[str, typer.Argument(help="The id of a run.", metavar="RUN")]
 
 
 @app.command()
-def validate(file: File, name: Name = None, as_json: AsJson = False) -> None:
+def validate(what: What, name: Name = None, config: Config = None, as_json: AsJson = False) -> None:
     """Check pipelines against their files, graphs and schemas; needs no Spark."""
-    found = [read_pipeline(file, name)] if name is not None else list(read_pipelines(file).values())
+    cluster = _find_cluster(config)
+    if cluster is None and name is None:
+        found = list(read_pipelines(what).values())
+    else:
+        found = [_find(what, name, config).pipeline]
     for one in found:
         check(one)
-    report = {"file": str(file), "pipelines": [_describe_pipeline(one) for one in found]}
-    print_result(report, "\n".join(f"{one.name}: right" for one in found), as_json=as_json)
+    report = {"file" if cluster is None else "cluster": cluster or what}
+    pipelines = [_describe_pipeline(one) for one in found]
+    text = "\n".join(f"{one.name}: valid" for one in found)
+    print_result({**report, "pipelines": pipelines}, text, as_json=as_json)
 
 
 @app.command()
-def plan(file: File, name: Name = None, as_json: AsJson = False) -> None:
+def plan(what: What, name: Name = None, config: Config = None, as_json: AsJson = False) -> None:
     """Check a pipeline, and let Spark find the columns of every statement and map; reads no rows."""
-    _print_plan(planned(read_pipeline(file, name)), as_json=as_json)
+    _print_plan(planned(_find(what, name, config).pipeline), as_json=as_json)
 
 
 @app.command()
 def run(
-    file: File,
+    what: What,
     name: Name = None,
+    config: Config = None,
     target: Targets = None,
     param: Annotated[
         list[str] | None,
@@ -67,13 +90,23 @@ def run(
         bool, typer.Option("--full-refresh", help="Read and load everything, wherever earlier runs ended.")
     ] = False,
     only_count: Annotated[bool, typer.Option("--dry-run", help="Read and count, and write nothing.")] = False,
+    desired: Annotated[
+        bool,
+        typer.Option("--desired", help="With --dry-run: the pipeline of the files, not the applied one."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline once: read its sources, make rows of them, and load them into each target.
 
-    A run that was cut short is settled first. Exits with 1 unless every target got its rows.
+    A pipeline of a cluster runs as it was applied. A run that was cut short is settled first. Exits with 1
+    unless every target got its rows.
     """
-    pipeline = read_pipeline(file, name)
+    if desired and not only_count:
+        raise BadRequest(
+            "--desired needs --dry-run", remedy="apply the files with `omnigraph cluster apply` first"
+        )
+    found = _find(what, name, config, desired=desired)
+    pipeline = found.pipeline
     params = parse_params(pipeline, _parse_params(param or []))
     targets = tuple(target or ())
     if only_count:
@@ -82,45 +115,79 @@ def run(
         return
     _require_consent(pipeline, targets, as_json=as_json)
     check(pipeline)
-    order = RunOptions(targets, full_refresh, params, resolve_actor())
+    order = found.authorize(RunOptions(targets, full_refresh, params))
     _print_run(pipeline, run_once(pipeline, open_extract(pipeline, params), order), "run", as_json=as_json)
 
 
 @app.command()
-def retry(file: File, run_id: RunId, name: Name = None, as_json: AsJson = False) -> None:
+def retry(
+    what: What, run_id: RunId, name: Name = None, config: Config = None, as_json: AsJson = False
+) -> None:
     """Retry a run that failed or was interrupted; rows that landed are not delivered twice."""
-    pipeline = read_pipeline(file, name)
+    found = _find(what, name, config)
+    pipeline = found.pipeline
     _require_consent(pipeline, (), as_json=as_json)
     record = open_ledger(pipeline).run(run_id)
     params = {key: value for key, value in record.params.items() if key in dict(pipeline.params)}
-    done = take_up(pipeline, open_extract(pipeline, params), run_id)
+    order = found.authorize(RunOptions())
+    done = take_up(pipeline, open_extract(pipeline, params), run_id, order)
     _print_run(pipeline, done, "retry", as_json=as_json)
+
+
+@app.command(name="list")
+def list_pipelines(
+    file: Annotated[
+        Path | None, typer.Argument(help="The file with the pipelines.", metavar="[FILE]")
+    ] = None,
+    config: Config = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the pipelines of a file, or those that a cluster has applied, each with its last run."""
+    cluster = _find_cluster(config)
+    if (file is None) == (cluster is None):
+        raise BadRequest(
+            "no pipelines addressed", remedy="name a file, or a cluster with --cluster or --config"
+        )
+    if file is not None:
+        found = list(read_pipelines(file).values())
+    else:
+        applied = AppliedPipelines.open(str(cluster))
+        found = [applied.read(each) for each in applied.names()]
+    reports, lines = [], []
+    for one in found:
+        last = open_ledger(one).runs(1)
+        reports.append({**_describe_pipeline(one), "last_run": last[0].to_json() if last else None})
+        lines.append(f"{one.name}: {_run_line(last[0]) if last else 'no runs'}")
+    print_result({"pipelines": reports}, "\n".join(lines) or "no pipelines", as_json=as_json)
 
 
 @app.command()
 def runs(
-    file: File,
+    what: What,
     name: Name = None,
+    config: Config = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.", metavar="N")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a pipeline, the newest first."""
-    found = _open_ledger(file, name).runs(limit)
+    found = _open_ledger(what, name, config).runs(limit)
     text = "\n".join(_run_line(one) for one in found) or "no runs"
     print_result({"runs": [one.to_json() for one in found]}, text, as_json=as_json)
 
 
 @app.command()
-def status(file: File, run_id: RunId, name: Name = None, as_json: AsJson = False) -> None:
+def status(
+    what: What, run_id: RunId, name: Name = None, config: Config = None, as_json: AsJson = False
+) -> None:
     """Show one run: what was read, and what became of each target."""
-    found = _open_ledger(file, name).run(run_id)
+    found = _open_ledger(what, name, config).run(run_id)
     print_result(found.to_json(), "\n".join(_run_lines(found)), as_json=as_json)
 
 
 @app.command()
-def show(file: File, name: Name = None, as_json: AsJson = False) -> None:
+def show(what: What, name: Name = None, config: Config = None, as_json: AsJson = False) -> None:
     """Show a pipeline: its views and targets, how far each has come, and the last run."""
-    pipeline = read_pipeline(file, name)
+    pipeline = _find(what, name, config).pipeline
     ledger = open_ledger(pipeline)
     reached, last = ledger.checkpoint(), ledger.runs(1)
     report = {
@@ -135,34 +202,80 @@ def show(file: File, name: Name = None, as_json: AsJson = False) -> None:
 
 
 @app.command(name="reset-checkpoint")
-def reset_checkpoint(file: File, name: Name = None, target: Targets = None, as_json: AsJson = False) -> None:
+def reset_checkpoint(
+    what: What, name: Name = None, config: Config = None, target: Targets = None, as_json: AsJson = False
+) -> None:
     """Forget how far targets have come, so that the next run reads all; in a bucket this needs --yes."""
-    pipeline = read_pipeline(file, name)
+    pipeline = _find(what, name, config).pipeline
     require_consent("forgetting checkpoints", pipeline.home, as_json=as_json)
     names = tuple(one.name for one in select_targets(pipeline, target or ()))
-    ledger = open_ledger(pipeline)
-    with lease.hold_lease(ledger, "reset-checkpoint"):
+    with hold_ledger(pipeline, "reset-checkpoint") as ledger:
         gone = ledger.forget(names)
     print_result({"forgotten": gone}, "\n".join(gone) or "nothing to forget", as_json=as_json)
 
 
 @app.command(name="force-unlock")
 def force_unlock(
-    file: File,
+    what: What,
     lease_id: Annotated[
         str, typer.Argument(help="The lease, as the refusal of a run names it.", metavar="LEASE")
     ],
     name: Name = None,
+    config: Config = None,
     as_json: AsJson = False,
 ) -> None:
     """Remove the lease of a run whose process is gone for certain."""
-    found = lease.force_unlock(_open_ledger(file, name), lease_id)
+    found = lease.force_unlock(_open_ledger(what, name, config), lease_id)
     report = {"lease_id": found.lease_id, "run_id": found.run_id}
     print_result(report, f"removed the lease of run {found.run_id}", as_json=as_json)
 
 
-def _open_ledger(file: Path, name: str | None) -> Ledger:
-    return open_ledger(read_pipeline(file, name))
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A pipeline, and the cluster that applied it."""
+
+    pipeline: Pipeline
+    applied: AppliedPipelines | None = None
+
+    def authorize(self, order: RunOptions) -> RunOptions:
+        """Return the options with actor and policies; fails before Spark starts if they do not fit."""
+        if self.applied is None:
+            return replace(order, actor=resolve_actor())
+        actor, policies = resolve_cluster_actor(), self.applied.policies(self.pipeline)
+        if policies and actor is None:
+            raise Unauthorized(
+                f"the policy of '{next(iter(policies))}' needs an actor", remedy="name one with --as"
+            )
+        made = replace(order, actor=actor, policies=policies)
+        with open_targets(self.pipeline, made):
+            return made
+
+
+def _find(what: str, name: str | None, config: Path | None, *, desired: bool = False) -> _Found:
+    """Return the pipeline that a command is about: one of a file, or an applied one of a cluster."""
+    cluster = _find_cluster(config)
+    if cluster is None:
+        if desired:
+            raise BadRequest("--desired is about a pipeline of a cluster", remedy="name it with --config")
+        return _Found(read_pipeline(what, name))
+    if name is not None:
+        raise BadRequest("--pipeline chooses a pipeline of a file", remedy="name the pipeline alone")
+    applied = AppliedPipelines.open(cluster)
+    return _Found(applied.read_desired(what) if desired else applied.read(what), applied)
+
+
+def _find_cluster(config: Path | None) -> str | None:
+    """Return the cluster of --cluster or --config; a name in the config file stands for its place."""
+    named = current_invocation().text("--cluster")
+    if named is not None and config is not None:
+        raise BadRequest("--cluster and --config are mutually exclusive")
+    if named is not None:
+        return find_cluster(named)
+    return None if config is None else str(config)
+
+
+def _open_ledger(what: str, name: str | None, config: Path | None) -> Ledger:
+    return open_ledger(_find(what, name, config).pipeline)
 
 
 def _parse_params(given: list[str]) -> dict[str, str]:

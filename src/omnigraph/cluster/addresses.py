@@ -22,6 +22,8 @@ class Kind(StrEnum):
     QUERY = "query"
     POLICY = "policy"
     PROVIDER = "embedding_provider"
+    SOURCE = "source_provider"
+    PIPELINE = "pipeline"
 
 
 def is_id(text: str) -> bool:
@@ -59,6 +61,16 @@ def provider_address(name: str) -> str:
     return f"{_PROVIDER}{name}"
 
 
+def source_address(name: str) -> str:
+    """Return the address of a provider of sources."""
+    return f"provider.source.{name}"
+
+
+def pipeline_address(name: str) -> str:
+    """Return the address of a pipeline."""
+    return f"pipeline.{name}"
+
+
 def kind_of(address: str) -> Kind | None:
     """Return the kind of the resource at an address; None for an address of no known form."""
     match address.split("."):
@@ -72,6 +84,10 @@ def kind_of(address: str) -> Kind | None:
             return Kind.POLICY
         case ["provider", "embedding", name] if name:
             return Kind.PROVIDER
+        case ["provider", "source", name] if name:
+            return Kind.SOURCE
+        case ["pipeline", name] if name:
+            return Kind.PIPELINE
     return None
 
 
@@ -82,5 +98,5 @@ def graph_of(address: str) -> str | None:
 
 
 def name_of(address: str) -> str:
-    """Return the last part: the id of a graph, or the name of a query, policy or provider."""
+    """Return the last part: the id of a graph, or the name of a query, policy, provider or pipeline."""
     return address.rpartition(".")[2]

@@ -3,7 +3,7 @@
 lock      read the ledger, check it, let the sweep record interrupted operations
 plan      compare, find approvals, decide about each change; a stored plan must still hold
 graphs    create, then change schemas; the first failure ends this part and blocks what depends on it
-payloads  store queries and policies
+payloads  store queries, policies and pipelines
 deletes   remove graphs whose delete was approved
 record    one compare-and-swap of the ledger; then recovery files go and approvals are marked
 """
@@ -27,10 +27,10 @@ from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import Findings, stopped, words
 from omnigraph.cluster.graph_work import GraphWork, Refused, reach
 from omnigraph.cluster.ledger import LedgerVersion, require_integrity, write_ledger
-from omnigraph.cluster.next_state import advance
+from omnigraph.cluster.next_state import Done, advance
 from omnigraph.cluster.plan import Action, Change, Disposition, Plan, select
 from omnigraph.cluster.plan_file import require_current
-from omnigraph.cluster.planner import Circumstances, build_plan
+from omnigraph.cluster.planner import Circumstances, build_plan, needs_overwrite_approval
 from omnigraph.cluster.preview import is_schema_update, preview
 from omnigraph.cluster.recovery import Sweep, sweep
 from omnigraph.cluster.root import ClusterRoot, OpenRoot
@@ -240,6 +240,15 @@ class _Apply:
                 raise stopped("payload_write_error", change.resource, words(error)) from error
             done()
 
+    def _used_approvals(self, desired: Desired, approvals: Approvals) -> tuple[str, ...]:
+        """Return the approvals of pipelines that overwrite rows and were published."""
+        found = (
+            approvals.find_id(change.question(desired.config_digest))
+            for change in self.changes
+            if change.disposition is Disposition.APPLIED and needs_overwrite_approval(change, desired)
+        )
+        return tuple(one for one in found if one is not None)
+
     # --- the ledger ------------------------------------------------------------------------------
 
     def _record(
@@ -251,7 +260,8 @@ class _Apply:
         work: GraphWork,
         approvals: Approvals,
     ) -> None:
-        after = advance(swept, desired, self.changes, work.done, root.now())
+        done = Done(self.changes, tuple(work.done), self._used_approvals(desired, approvals))
+        after = advance(swept, desired, done, root.now())
         if after.state != ledger.state:
             state = with_members(after.state, revision=after.state.revision + 1)
             reach(failpoints.CLUSTER_APPLY_BEFORE_STATE_WRITE)

@@ -8,7 +8,7 @@ from typing import Any
 
 from omnigraph.cluster.approvals import VERSION, Approval, Approvals, write_approval
 from omnigraph.cluster.diagnostics import Findings
-from omnigraph.cluster.plan import DATA_LOSS_REASON, DELETE_REASON, Action, Change
+from omnigraph.cluster.plan import DATA_LOSS_REASON, Action, Change
 from omnigraph.cluster.planner import Circumstances, build_plan, find_gated
 from omnigraph.cluster.preview import preview
 from omnigraph.cluster.root import ClusterRoot, OpenRoot
@@ -95,8 +95,8 @@ def _find_change(
                 return change, DATA_LOSS_REASON
             message = f"the plan drops nothing of '{request.resource}'"
             session.findings.stop("approval_not_required", request.resource, message)
-        for change in find_gated(list(made.changes)):
+        for change, reason in find_gated(made.changes, desired):
             if change.resource == request.resource:
-                return change, DELETE_REASON
+                return change, reason
     message = f"the plan has no change of '{request.resource}' that needs an approval"
     session.findings.stop("approval_not_required", request.resource, message)

@@ -1,4 +1,4 @@
-"""Published queries and policies: content-addressed copies of the files, which servers read."""
+"""Published queries, policies and pipelines: content-addressed copies of files, for servers and runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from omnigraph.cluster.root import CONTROL, ClusterRoot
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
+
+PUBLISHED = (Kind.QUERY, Kind.POLICY, Kind.PIPELINE)
+"""The kinds of resources of which a copy is stored."""
 
 
 class PayloadState(StrEnum):
@@ -37,7 +40,7 @@ class BadPayload:
 
 
 def payload_place(root: ClusterRoot, address: str, digest: str) -> Location | None:
-    """Return where the copy of a query or policy is; other resources have none."""
+    """Return where the copy of a query, policy or pipeline is; other resources have none."""
     match kind_of(address):
         case Kind.QUERY:
             return root.location / (
@@ -45,6 +48,8 @@ def payload_place(root: ClusterRoot, address: str, digest: str) -> Location | No
             )
         case Kind.POLICY:
             return root.location / f"{CONTROL}/resources/policy/{name_of(address)}/{digest}.yaml"
+        case Kind.PIPELINE:
+            return root.location / f"{CONTROL}/resources/pipeline/{name_of(address)}/{digest}.pipeline.yaml"
     return None
 
 
@@ -55,7 +60,7 @@ def store_payload(root: ClusterRoot, place: Location, data: bytes) -> None:
 
 
 def read_payload(root: ClusterRoot, address: str, digest: str) -> bytes | BadPayload:
-    """Return the copy of a query or policy, verified."""
+    """Return the copy of a resource, verified."""
     place = payload_place(root, address, digest)
     if place is None:
         return BadPayload(address, PayloadState.MISSING, f"'{address}' has no published copy")
@@ -72,9 +77,9 @@ def read_payload(root: ClusterRoot, address: str, digest: str) -> bytes | BadPay
 
 
 def find_bad_payloads(root: ClusterRoot, entries: Mapping[str, Entry]) -> Iterator[BadPayload]:
-    """Verify the copy of every recorded query and policy."""
+    """Verify the copy of every recorded query, policy and pipeline."""
     for address, entry in sorted(entries.items()):
-        if kind_of(address) in (Kind.QUERY, Kind.POLICY):
+        if kind_of(address) in PUBLISHED:
             found = read_payload(root, address, entry.digest)
             if isinstance(found, BadPayload):
                 yield found

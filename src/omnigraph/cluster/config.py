@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from omnigraph.cluster.addresses import graph_address, provider_address
 from omnigraph.cluster.diagnostics import Place
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.location import Location
+from omnigraph.yaml_text import YamlValue
 
 FILE = "cluster.yaml"
 
@@ -125,6 +128,19 @@ class PolicyDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class Declared:
+    """A pipeline or a provider of sources, as it was written; its own room reads it."""
+
+    name: str
+    value: YamlValue
+    path: str
+
+    def to_json(self) -> Any:
+        """The declaration as the digest of the configuration sees it."""
+        return json.loads(json.dumps(self.value.plain(), sort_keys=True))
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """One `cluster.yaml`."""
 
@@ -136,6 +152,9 @@ class ClusterConfig:
     providers: Mapping[str, Provider]
     graphs: Mapping[str, GraphDeclaration]
     policies: Mapping[str, PolicyDeclaration]
+    sources: Mapping[str, Declared] = field(default_factory=dict)
+    """The providers of sources."""
+    pipelines: Mapping[str, Declared] = field(default_factory=dict)
 
     @property
     def root(self) -> Location:
@@ -160,7 +179,7 @@ class ClusterConfig:
             name: {key: one.profile().get(key) for key in ("kind", "base_url", "model", "api_key")}
             for name, one in sorted(self.providers.items())
         }
-        return {
+        found: dict[str, Any] = {
             "version": 1,
             "metadata": {"name": self.name},
             "storage": self.storage,
@@ -172,3 +191,13 @@ class ClusterConfig:
                 for name, one in sorted(self.policies.items())
             },
         }
+        # Configurations without pipelines keep the digest that they always had.
+        if self.sources:
+            found["providers"]["source"] = _declared_json(self.sources)
+        if self.pipelines:
+            found["pipelines"] = _declared_json(self.pipelines)
+        return found
+
+
+def _declared_json(declared: Mapping[str, Declared]) -> dict[str, Any]:
+    return {name: one.to_json() for name, one in sorted(declared.items())}

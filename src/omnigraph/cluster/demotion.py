@@ -27,16 +27,6 @@ def _demote(change: Change, failed: Mapping[str, str], graphs: set[str | None], 
         return change
     if change.resource in failed:
         return replace(change, disposition=Disposition.BLOCKED, reason=failed[change.resource])
-    if _scope(change, desired) & graphs:
+    if desired.graphs_of(change.resource) & graphs:
         return replace(change, disposition=Disposition.BLOCKED, reason=NOT_APPLIED)
     return change
-
-
-def _scope(change: Change, desired: Desired) -> set[str | None]:
-    """Return the graphs that a change is about; a policy is about those that it is bound to."""
-    own = graph_of(change.resource)
-    if own is not None:
-        return {own}
-    wanted = desired.resources.get(change.resource)
-    bound = () if wanted is None else wanted.entry.applies_to or ()
-    return {found for binding in bound if (found := graph_of(binding)) is not None}

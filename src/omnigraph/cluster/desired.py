@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.cluster.addresses import (
     CLUSTER,
@@ -18,18 +18,20 @@ from omnigraph.cluster.addresses import (
     is_id,
     kind_of,
     name_of,
+    pipeline_address,
     policy_address,
     provider_address,
     query_address,
     schema_address,
+    source_address,
 )
 from omnigraph.cluster.check_policy import check_policy
 from omnigraph.cluster.config import ClusterConfig, GraphDeclaration, Located
 from omnigraph.cluster.diagnostics import Findings, sentences
-from omnigraph.cluster.digests import hash_config, hash_profile
+from omnigraph.cluster.digests import hash_config, hash_profile, hash_source_profile
 from omnigraph.cluster.entries import Entry, compose_graph
 from omnigraph.cluster.read_config import read_config
-from omnigraph.cluster.source_files import SourceFile, SourceFiles
+from omnigraph.cluster.source_files import Inlined, SourceFile, SourceFiles
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import CompileError
 from omnigraph.lang.query import ast
@@ -39,6 +41,9 @@ from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 
+if TYPE_CHECKING:
+    from omnigraph.cluster.pipelines import DesiredPipeline
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -47,7 +52,7 @@ class Resource:
     address: str
     kind: Kind
     entry: Entry
-    file: SourceFile | None = None
+    file: SourceFile | Inlined | None = None
 
     @property
     def digest(self) -> str:
@@ -81,6 +86,7 @@ class Desired:
     dependencies: tuple[Dependency, ...]
     config_digest: str
     catalogs: Mapping[str, Catalog] = field(default_factory=dict, repr=False)
+    pipelines: Mapping[str, DesiredPipeline] = field(default_factory=dict, repr=False)
 
     def digests(self) -> dict[str, str]:
         """The digest of each resource."""
@@ -89,6 +95,19 @@ class Desired:
     def dependents(self, address: str) -> list[str]:
         """The resources that need another one directly."""
         return sorted(one.dependent for one in self.dependencies if one.dependency == address)
+
+    def graphs_of(self, address: str) -> frozenset[str]:
+        """The graphs that a resource is about: its own, or those that it needs."""
+        own = graph_of(address)
+        if own is not None:
+            return frozenset({own})
+        needed = (graph_of(one.dependency) for one in self.dependencies if one.dependent == address)
+        return frozenset(graph_id for graph_id in needed if graph_id is not None)
+
+    def overwrites(self, address: str) -> bool:
+        """Whether an address is that of a pipeline that replaces stored rows."""
+        found = self.pipelines.get(name_of(address)) if kind_of(address) is Kind.PIPELINE else None
+        return found is not None and found.overwrites
 
 
 def load_desired(directory: Path, findings: Findings) -> Desired | None:
@@ -108,6 +127,7 @@ class _Loader:
         self._parsed: dict[Path, tuple[Source, ast.QueryFile] | None] = {}
         self._resources: dict[str, Resource] = {}
         self._catalogs: dict[str, Catalog] = {}
+        self._pipelines: dict[str, DesiredPipeline] = {}
 
     def load(self) -> Desired:
         for provider in self._config.providers.values():
@@ -117,13 +137,14 @@ class _Loader:
         for graph in self._config.graphs.values():
             self._graph(graph)
         self._policies()
+        self._load_pipelines()
         resources = dict(sorted(self._resources.items()))
         digests = {address: one.digest for address, one in resources.items()}
         edges = tuple(sorted(self._edges(), key=lambda edge: (edge.dependent, edge.dependency)))
         digest = hash_config(self._config.to_json(), digests)
-        return Desired(self._config, resources, edges, digest, self._catalogs)
+        return Desired(self._config, resources, edges, digest, self._catalogs, self._pipelines)
 
-    def _add(self, address: str, entry: Entry, file: SourceFile | None = None) -> None:
+    def _add(self, address: str, entry: Entry, file: SourceFile | Inlined | None = None) -> None:
         kind = kind_of(address)
         if kind is not None:
             self._resources[address] = Resource(address, kind, entry, file)
@@ -225,6 +246,22 @@ class _Loader:
                 check_policy(policy, file, self._findings)
                 self._add(policy_address(policy.name), Entry(file.digest, applies_to=policy.bindings), file)
 
+    # --- pipelines -------------------------------------------------------------------------------
+
+    def _load_pipelines(self) -> None:
+        if not (self._config.sources or self._config.pipelines):
+            return
+        from omnigraph.cluster.pipelines import load_pipelines, load_providers
+
+        providers = load_providers(self._config, self._findings)
+        for name, provider in providers.items():
+            profile = provider.profile()
+            entry = Entry(hash_source_profile(profile), source_profile=profile)
+            self._add(source_address(name), entry)
+        self._pipelines = load_pipelines(self._config, providers, self._catalogs, self._findings)
+        for name, one in self._pipelines.items():
+            self._add(pipeline_address(name), Entry(one.payload.digest, targets=one.targets), one.payload)
+
     # --- dependencies ----------------------------------------------------------------------------
 
     def _edges(self) -> Iterator[Dependency]:
@@ -240,6 +277,9 @@ class _Loader:
                 for binding in one.entry.applies_to or ():
                     if binding != CLUSTER:
                         yield Dependency(address, binding)
+            if one.kind is Kind.PIPELINE:
+                for needed in sorted(set(self._pipelines[name_of(address)].dependencies())):
+                    yield Dependency(address, needed)
 
 
 def _wanted(graph: GraphDeclaration) -> Entry:

@@ -35,6 +35,11 @@ def hash_profile(profile: Mapping[str, str]) -> str:
     return _hash("embedding-provider", encode_compact(dict(profile)), closed=False)
 
 
+def hash_source_profile(profile: Mapping[str, Any]) -> str:
+    """Return the digest of a provider of sources."""
+    return _hash("source-provider", encode_compact(dict(profile)), closed=False)
+
+
 def hash_config(config: Mapping[str, Any], digests: Mapping[str, str]) -> str:
     """Return the digest of a parsed configuration with all its resources."""
     pairs = [part for address in sorted(digests) for part in (address, digests[address])]

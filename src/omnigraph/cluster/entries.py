@@ -23,6 +23,10 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """The address of the provider of a graph."""
     external_blob_policy: Mapping[str, Any] | None = None
     """The blob policy of a graph; None denies."""
+    source_profile: Mapping[str, Any] | None = None
+    """A provider of sources, with `${NAME}` unresolved."""
+    targets: tuple[str, ...] | None = None
+    """The graphs that a pipeline loads into."""
 
 
 Entries = Mapping[str, Entry]

@@ -25,6 +25,30 @@ graphs:
 
 policies:
   editors: {file: policies/editors.yaml, applies_to: [knowledge]}
+
+pipelines:
+  staff:
+    sources:
+      staff: {format: csv, path: data/staff.csv, options: {header: "true"}}
+    transforms:
+      - {view: known, query: "select name, topic from staff where topic is not null"}
+      - {view: topics, query: select distinct topic from known}
+    into:
+      - {graph: knowledge, map: staff.map.yaml}
+""",
+    "staff.map.yaml": """\
+version: 1
+nodes:
+  - {type: Person, view: staff, properties: {name: name, team: team}}
+  - {type: Topic, view: topics, properties: {name: topic}}
+edges:
+  - {type: KnowsAbout, view: known, src: name, dst: topic, id: "concat(name, '|', topic)"}
+""",
+    "data/staff.csv": """\
+name,team,topic
+Ann,storage,Lance
+Ben,storage,Arrow
+Cleo,query,
 """,
     "knowledge.pg": """\
 node Person {

@@ -24,7 +24,7 @@ def locate_graph(cluster: str, graph_id: str | None) -> str:
     `cluster` is a storage root with a scheme, or the directory of a `cluster.yaml`.
     """
     root = open_cluster(cluster)
-    state = _read_state(cluster, root)
+    state = read_state(cluster, root)
     applied = [name_of(address) for address in sorted(state.resources) if kind_of(address) is Kind.GRAPH]
     if graph_id is None and len(applied) > 1:
         raise BadRequest(
@@ -45,7 +45,7 @@ def locate_storage(cluster: str) -> str:
 def read_profile(cluster: str, uri: str) -> Mapping[str, str] | None:
     """Return the profile of the embedding provider of a graph of a cluster, with `${NAME}` unresolved."""
     root = open_cluster(cluster)
-    resources = _read_state(cluster, root).resources
+    resources = read_state(cluster, root).resources
     for address, entry in resources.items():
         if kind_of(address) is Kind.GRAPH and root.graph(name_of(address)).uri == uri:
             provider = resources.get(entry.embedding_provider or "")
@@ -76,7 +76,8 @@ def open_cluster(cluster: str) -> ClusterRoot:
     return ClusterRoot.at(config.root)
 
 
-def _read_state(cluster: str, root: ClusterRoot) -> State:
+def read_state(cluster: str, root: ClusterRoot) -> State:
+    """Return the ledger of a cluster, which must have one."""
     try:
         state = read_ledger(root, Findings()).state
     except Stopped as stopped:

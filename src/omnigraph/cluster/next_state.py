@@ -24,16 +24,27 @@ class Converged:
     converged: bool
 
 
-def advance(
-    swept: Sweep, desired: Desired, changes: tuple[Change, ...], done: list[Sidecar], now: str
-) -> Converged:
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an apply did."""
+
+    changes: tuple[Change, ...]
+    sidecars: tuple[Sidecar, ...]
+    approvals: tuple[str, ...]
+    """Approvals of changes that moved no graph; those of others are in the sidecars."""
+
+
+def advance(swept: Sweep, desired: Desired, done: Done, now: str) -> Converged:
     """Record the changes that took place; the revision stays."""
+    changes = done.changes
     state = swept.state
     for change in changes:
         # What waits for recovery has the status that the sweep gave it.
         if graph_of(change.resource) not in swept.pending:
             state = _record(state, desired, change)
-    for sidecar in done:
+    for approval_id in done.approvals:
+        state = state.consume(approval_id, consumption(now))
+    for sidecar in done.sidecars:
         if sidecar.kind is Operation.DELETE:
             state = state.bury(sidecar.graph_id, tombstone(sidecar, now))
         if sidecar.approval_id is not None:

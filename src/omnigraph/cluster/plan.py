@@ -11,6 +11,7 @@ from omnigraph.cluster.approvals import Question
 from omnigraph.deferred_dataclass import dataclass
 
 DELETE_REASON = "delete may remove deployed graph or schema definition"
+OVERWRITE_REASON = "pipeline overwrites its target"
 DATA_LOSS_REASON = "schema migration removes dropped data for good"
 
 

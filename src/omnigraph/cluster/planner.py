@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
 from omnigraph.cluster.addresses import Kind, graph_address, graph_of, kind_of, schema_address
@@ -10,7 +10,16 @@ from omnigraph.cluster.approvals import Approvals
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import Findings
 from omnigraph.cluster.entries import Entry
-from omnigraph.cluster.plan import DELETE_REASON, Action, Change, Disposition, Gate, Metadata, Plan
+from omnigraph.cluster.plan import (
+    DELETE_REASON,
+    OVERWRITE_REASON,
+    Action,
+    Change,
+    Disposition,
+    Gate,
+    Metadata,
+    Plan,
+)
 from omnigraph.cluster.state import State
 from omnigraph.deferred_dataclass import dataclass
 
@@ -53,7 +62,9 @@ def build_plan(desired: Desired, state: State, circumstances: Circumstances, fin
     changes = diff(desired, state)
     verdicts = _Classifier(desired, changes, circumstances)
     decided = tuple(_decide(one, verdicts) for one in changes)
-    gates = tuple(Gate(one.resource, DELETE_REASON, verdicts.is_approved(one)) for one in find_gated(changes))
+    gates = tuple(
+        Gate(one.resource, reason, verdicts.is_approved(one)) for one, reason in find_gated(changes, desired)
+    )
     report_idle(decided, findings)
     questions = [one.question(desired.config_digest) for one in decided]
     circumstances.approvals.report_stale(questions, findings)
@@ -61,21 +72,31 @@ def build_plan(desired: Desired, state: State, circumstances: Circumstances, fin
     return Plan(desired.config_digest, circumstances.state_cas, decided, gates, radius)
 
 
-def find_gated(changes: list[Change]) -> list[Change]:
-    """Return the changes that need an approval: one for each deleted graph, or schema without its graph."""
-    deleted = {one.resource for one in changes if one.operation is Action.DELETE}
-    return [
-        one
-        for one in changes
-        if one.operation is Action.DELETE
-        and (
+def find_gated(changes: Iterable[Change], desired: Desired) -> list[tuple[Change, str]]:
+    """Return the changes that need an approval, with the reason.
+
+    These are a deleted graph, a schema deleted without its graph, and a pipeline that overwrites rows.
+    """
+    listed = list(changes)
+    deleted = {one.resource for one in listed if one.operation is Action.DELETE}
+    found = []
+    for one in listed:
+        if needs_overwrite_approval(one, desired):
+            found.append((one, OVERWRITE_REASON))
+        elif one.operation is Action.DELETE and (
             kind_of(one.resource) is Kind.GRAPH
             or (
                 kind_of(one.resource) is Kind.SCHEMA
                 and graph_address(str(graph_of(one.resource))) not in deleted
             )
-        )
-    ]
+        ):
+            found.append((one, DELETE_REASON))
+    return found
+
+
+def needs_overwrite_approval(change: Change, desired: Desired) -> bool:
+    """Whether a change brings a pipeline that replaces stored rows."""
+    return change.operation is not Action.DELETE and desired.overwrites(change.resource)
 
 
 def report_idle(changes: tuple[Change, ...], findings: Findings) -> None:
@@ -133,6 +154,8 @@ class _Classifier:
             Kind.QUERY: self._query,
             Kind.POLICY: self._policy,
             Kind.PROVIDER: lambda _: _APPLIED,
+            Kind.SOURCE: lambda _: _APPLIED,
+            Kind.PIPELINE: self._pipeline,
         }
 
     def classify(self, change: Change) -> Verdict:
@@ -181,6 +204,18 @@ class _Classifier:
             return _APPLIED
         bound = {graph_of(binding) for binding in wanted.entry.applies_to or ()}
         return _blocked(RECOVERY_PENDING) if bound & self._pending else _APPLIED
+
+    def _pipeline(self, change: Change) -> Verdict:
+        if change.operation is Action.DELETE:
+            return _APPLIED
+        graphs = self._desired.graphs_of(change.resource)
+        if graphs & self._pending:
+            return _blocked(RECOVERY_PENDING)
+        if any(map(self._schema_changes_alone, graphs)):
+            return _blocked(NOT_APPLIED)
+        if needs_overwrite_approval(change, self._desired) and not self.is_approved(change):
+            return _blocked(APPROVAL_REQUIRED)
+        return _APPLIED
 
     def _schema_changes_alone(self, graph_id: str) -> bool:
         """Whether the schema is to be created or deleted while its graph stays."""

@@ -12,6 +12,7 @@ from omnigraph.cluster.blob_bases import read_blob_bases
 from omnigraph.cluster.config import (
     FILE,
     ClusterConfig,
+    Declared,
     GraphDeclaration,
     Located,
     PolicyDeclaration,
@@ -23,8 +24,8 @@ from omnigraph.cluster.yaml_node import INVALID, Node
 from omnigraph.errors import OmnigraphError, YamlInvalid
 from omnigraph.yaml_text import read_yaml, read_yaml_text
 
-FUTURE = ("apply", "env_file", "pipelines", "embeddings", "ui", "aliases", "bindings")
-_TOP = ("version", "metadata", "storage", "state", "providers", "graphs", "policies")
+FUTURE = ("apply", "env_file", "embeddings", "ui", "aliases", "bindings")
+_TOP = ("version", "metadata", "storage", "state", "providers", "graphs", "policies", "pipelines")
 _GRAPH = ("schema", "queries", "embedding_provider", "external_blobs")
 _SECRET = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
@@ -94,7 +95,8 @@ class _ConfigReader:
         backend = state["backend"].text() if "backend" in state else None
         if backend not in (None, "cluster"):
             state["backend"].report("must be `cluster`")
-        providers = dict(self._providers(top.get("providers")))
+        groups = self._groups(top.get("providers"))
+        providers = dict(self._providers(groups))
         self._graphs = dict(self._read_graphs(top.get("graphs"), providers))
         policies = dict(self._policies(top.get("policies")))
         return ClusterConfig(
@@ -106,6 +108,8 @@ class _ConfigReader:
             providers,
             self._graphs,
             policies,
+            self._declared(groups.get("source")),
+            self._declared(top.get("pipelines")),
         )
 
     def _storage(self, node: Node | None) -> str | None:
@@ -119,8 +123,15 @@ class _ConfigReader:
 
     # --- providers -------------------------------------------------------------------------------
 
-    def _providers(self, node: Node | None) -> Iterator[tuple[str, Provider]]:
-        groups = {} if node is None else node.members(("embedding",))
+    def _groups(self, node: Node | None) -> dict[str, Node]:
+        return {} if node is None else node.members(("embedding", "source"))
+
+    def _declared(self, node: Node | None) -> dict[str, Declared]:
+        """Take pipelines and providers of sources as they are: their own room reads them."""
+        found = {} if node is None else node.resources()
+        return {name: Declared(name, one.value, one.path) for name, one in found.items()}
+
+    def _providers(self, groups: dict[str, Node]) -> Iterator[tuple[str, Provider]]:
         if "embedding" in groups:
             for name, one in groups["embedding"].resources().items():
                 yield name, self._provider(name, one)

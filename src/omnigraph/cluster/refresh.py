@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from omnigraph.cluster.addresses import graph_address, graph_of, schema_address
+from omnigraph.cluster.addresses import Kind, graph_address, graph_of, kind_of, name_of, schema_address
 from omnigraph.cluster.approvals import Approvals, record_consumption
 from omnigraph.cluster.catalog import PayloadState, find_bad_payloads
 from omnigraph.cluster.desired import Desired
@@ -15,6 +15,7 @@ from omnigraph.cluster.diagnostics import Findings
 from omnigraph.cluster.entries import Entry
 from omnigraph.cluster.ledger import LedgerVersion, require_integrity, write_ledger
 from omnigraph.cluster.live import Expected, Sight, look_at, observation
+from omnigraph.cluster.pipeline_runs import PARTIAL, PARTIAL_RUN, summarize_runs
 from omnigraph.cluster.preview import schema_text
 from omnigraph.cluster.recovery import Sweep, sweep
 from omnigraph.cluster.root import ClusterRoot, OpenRoot
@@ -73,6 +74,7 @@ def _run(session: Session, operation: Name) -> Refreshed:
             swept = sweep(root, before, read_sidecars(root, findings), desired, findings)
             state = _verify_catalog(root, swept.state, findings)
             state = _observe_graphs(root, state, desired, swept, findings)
+            state = _observe_pipelines(root, state)
             approvals = session.approvals(root, State())
             if operation == "import":
                 state = _recall_approvals(state, approvals)
@@ -152,6 +154,19 @@ def _mark_unreadable(state: State, graph_id: str, sight: Sight) -> State:
     message = None if sight.error is None else sight.error.message
     status = ResourceStatus(Status.ERROR, ("graph_observation_error",), message)
     return state.set_status(graph_address(graph_id), status).set_status(schema_address(graph_id), status)
+
+
+def _observe_pipelines(root: ClusterRoot, state: State) -> State:
+    """Copy a summary of the runs of each pipeline; its status is about its definition."""
+    for address in sorted(state.resources):
+        if kind_of(address) is Kind.PIPELINE:
+            seen = summarize_runs(root, name_of(address))
+            state = state.observe(address, seen)
+            status = state.statuses.get(address, APPLIED)
+            if status.status is Status.APPLIED:
+                found = (PARTIAL_RUN,) if seen["last_status"] == PARTIAL else ()
+                state = state.set_status(address, replace(status, conditions=found))
+    return state
 
 
 def _recall_approvals(state: State, approvals: Approvals) -> State:

@@ -6,6 +6,8 @@ __cluster/approvals/<id>.json                           approvals, consumed ones
 __cluster/recoveries/<id>.json                          operations on graphs that have not ended
 __cluster/resources/query/<graph>/<name>/<digest>.gq    published queries
 __cluster/resources/policy/<name>/<digest>.yaml         published policies
+__cluster/resources/pipeline/<name>/<digest>.pipeline.yaml    published pipelines
+__cluster/pipelines/<name>/                             lease, checkpoint and runs of a pipeline
 graphs/<id>.omni/                                       graphs
 """
 

@@ -30,6 +30,20 @@ class SourceFile:
         return data if hash_bytes(data) == self.digest else None
 
 
+@dataclass(frozen=True, slots=True)
+class Inlined:
+    """A text that was made of a declaration and the files that it names."""
+
+    shown: str
+    data: bytes = field(repr=False)
+    digest: str
+    files: tuple[SourceFile, ...]
+
+    def read_again(self) -> bytes | None:
+        """Return the text; None when one of its files is no longer the same."""
+        return self.data if all(one.read_again() is not None for one in self.files) else None
+
+
 class SourceFiles:
     """Reads files of one directory, each once."""
 

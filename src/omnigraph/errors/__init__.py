@@ -18,19 +18,21 @@
     │       ├── SourceSecretInline, SourceSecretMissing, PipelineFileMissing, PipelineTargetMissing
     │       ├── PipelineTypeUnknown, PipelinePropertyUnknown, PipelinePropertyType, PipelineKeyUnmapped
     │       ├── PipelineRequiredUnmapped, PipelineEndpointType, PipelineViewUnknown
-    │       └── PipelineSqlInvalid, PipelineColumnUnresolved, PipelineExpressionRefused
+    │       ├── PipelineSqlInvalid, PipelineColumnUnresolved, PipelineExpressionRefused
+    │       └── PipelineSchemaDrift
     ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
     ├── MethodNotAllowed, RequestTimeout
     ├── NotFound
     │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound, GraphNotApplied
-    │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound
+    │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound, PipelineNotApplied
     ├── Conflict                      someone else changed what this operation relied on
     │   ├── AlreadyInitialized, PlaceNotEmpty, InitializationClaimed
     │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
     │   ├── TableVersionConflict, TableDrift, ReadSetChanged, PublishContention, Decided
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
     │   ├── KeyConflict, ChangeDiffRefused, ManagedByCluster
-    │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved, StreamSinkTaken
+    │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved, PipelineMovedToCluster,
+    │       StreamSinkTaken
     ├── ChangeFeedGap
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
     ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
@@ -120,12 +122,15 @@ from omnigraph.errors.pipelines import (
     PipelineFileMissing,
     PipelineInvalid,
     PipelineKeyUnmapped,
+    PipelineMovedToCluster,
+    PipelineNotApplied,
     PipelinePropertyType,
     PipelinePropertyUnknown,
     PipelineRequiredUnmapped,
     PipelineRunInProgress,
     PipelineRunLost,
     PipelineRunNotFound,
+    PipelineSchemaDrift,
     PipelineSourceAmbiguous,
     PipelineSourceKindUnsupported,
     PipelineSqlInvalid,
@@ -258,12 +263,15 @@ __all__ = [
     "PipelineFileMissing",
     "PipelineInvalid",
     "PipelineKeyUnmapped",
+    "PipelineMovedToCluster",
+    "PipelineNotApplied",
     "PipelinePropertyType",
     "PipelinePropertyUnknown",
     "PipelineRequiredUnmapped",
     "PipelineRunInProgress",
     "PipelineRunLost",
     "PipelineRunNotFound",
+    "PipelineSchemaDrift",
     "PipelineSourceAmbiguous",
     "PipelineSourceKindUnsupported",
     "PipelineSqlInvalid",

@@ -34,6 +34,7 @@ class PipelineInvalid(BadRequest):
 
     violations: tuple[PipelineInvalid, ...] = ()
     total: int = 1
+    column: int | None = None
 
 
 class FuturePhaseField(PipelineInvalid):
@@ -144,6 +145,37 @@ class PipelineColumnUnresolved(PipelineInvalid):
     code = "pipeline_column_unresolved"
 
 
+class PipelineSchemaDrift(PipelineInvalid):
+    """The applied definition of a pipeline no longer fits the live schema of a target."""
+
+    code = "pipeline_schema_drift"
+
+    def __init__(self, pipeline: str, problems: Sequence[PipelineInvalid]) -> None:
+        super().__init__(
+            f"pipeline '{pipeline}' does not fit the live schema: {problems[0].message}",
+            remedy="change its map, then `omnigraph cluster apply`",
+        )
+        self.pipeline = pipeline
+        self.violations = tuple(problems)
+        self.total = len(problems)
+
+
+class PipelineNotApplied(NotFound):
+    """A cluster has no applied pipeline of that name."""
+
+    code = "pipeline_not_applied"
+
+    def __init__(self, cluster: str, pipeline: str, applied: Sequence[str]) -> None:
+        known = ", ".join(applied) or "none"
+        super().__init__(
+            f"cluster '{cluster}' has no applied pipeline '{pipeline}'",
+            remedy=f"applied are: {known}; declare it in cluster.yaml and run `omnigraph cluster apply`",
+        )
+        self.cluster = cluster
+        self.pipeline = pipeline
+        self.applied = tuple(applied)
+
+
 class PipelineDuplicateKey(BadRequest):
     """Rows of a batch are the same entity and equally new, so none of them is the one to load."""
 
@@ -183,7 +215,7 @@ class PipelineRunInProgress(Conflict):
         super().__init__(
             f"run '{run_id}' of pipeline '{pipeline}' is under way in process {pid} on '{host}'",
             remedy="wait for it; if that process is gone for certain, "
-            f"`omnigraph pipeline force-unlock FILE {lease_id}`",
+            f"`omnigraph pipeline force-unlock FILE|NAME {lease_id}`",
         )
         self.pipeline = pipeline
         self.run_id = run_id
@@ -207,17 +239,35 @@ class PipelineRunLost(Conflict):
 
 
 class PipelineDefinitionMoved(Conflict):
-    """A run cannot be taken up again, because the pipeline was changed since it began."""
+    """A run cannot be taken up again, because the pipeline or a schema changed since it began."""
 
     code = "pipeline_definition_moved"
 
-    def __init__(self, pipeline: str, run_id: str) -> None:
+    def __init__(self, pipeline: str, run_id: str, target: str | None = None) -> None:
+        what = f"pipeline '{pipeline}'" if target is None else f"the schema of '{target}'"
         super().__init__(
-            f"pipeline '{pipeline}' is not what it was when run '{run_id}' began",
+            f"{what} is not what it was when run '{run_id}' began",
             remedy="begin a new run with `omnigraph pipeline run`",
         )
+        self.target = target
         self.pipeline = pipeline
         self.run_id = run_id
+
+
+class PipelineMovedToCluster(Conflict):
+    """A cluster runs the pipeline and has its records, so its file is not run any more."""
+
+    code = "pipeline_moved_to_cluster"
+
+    def __init__(self, pipeline: str, cluster: str, mark: str) -> None:
+        super().__init__(
+            f"pipeline '{pipeline}' is run by the cluster at '{cluster}'",
+            remedy=f"run it with `omnigraph pipeline run {pipeline} --cluster {cluster}`; "
+            f"if that cluster is gone for good, remove '{mark}'",
+        )
+        self.pipeline = pipeline
+        self.cluster = cluster
+        self.mark = mark
 
 
 class PipelineCheckpointInvariant(InternalError):
@@ -229,7 +279,7 @@ class PipelineCheckpointInvariant(InternalError):
         super().__init__(
             f"the checkpoint of pipeline '{pipeline}' for '{target}' was moved by run '{run_id}', "
             "which has not finished",
-            remedy="look at the records below `__pipelines/`, then `omnigraph pipeline reset-checkpoint`",
+            remedy="look at the records of its runs, then `omnigraph pipeline reset-checkpoint`",
         )
         self.pipeline = pipeline
         self.run_id = run_id

@@ -1,8 +1,8 @@
 """Children that are killed in the middle of a run: `python -m tests.pipeline.declared.dying FOLDER`.
 
 It imports everything and uses none of it, so that a fork of it is as good as a new process. Each folder in
-FOLDER is named after the point where its child is killed. The answer is a line for each: point, process and
-how it ended.
+FOLDER has a pipeline, of a file or of a cluster, and a file `point` that names where its child is killed. The
+answer is a line for each: folder, process and how it ended.
 """
 
 from __future__ import annotations
@@ -14,19 +14,29 @@ import traceback
 from pathlib import Path
 
 from omnigraph import failpoints
+from omnigraph.cluster.applied_pipelines import AppliedPipelines
+from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.parse import read_pipeline
 from omnigraph.pipeline.declared.run import run
 from tests.pipeline.declared.world import Given
 
 ROWS = {"node:Person": {"email": ["a@x"]}}
 UPPER = "2024-01-01"
+POINT = "point"
+
+
+def find_pipeline(folder: Path) -> Pipeline:
+    """The pipeline of a file, or else the one that the cluster of a folder has applied."""
+    file = folder / "crm.yaml"
+    return read_pipeline(file) if file.exists() else AppliedPipelines.open(str(folder)).read("crm")
 
 
 def die(folder: Path) -> None:
-    """Run the pipeline of a folder up to the point that it is named after."""
+    """Run the pipeline of a folder up to its point."""
     try:
-        with failpoints.arm(folder.name, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-            run(read_pipeline(folder / "crm.yaml"), Given(folder, ROWS, UPPER))
+        point = (folder / POINT).read_text(encoding="utf-8")
+        with failpoints.arm(point, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+            run(find_pipeline(folder), Given(folder, ROWS, UPPER))
     except BaseException:  # noqa: BLE001 - the status is the only way to tell
         traceback.print_exc()
     os._exit(1)

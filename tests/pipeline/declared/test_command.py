@@ -11,7 +11,8 @@ import pytest
 from omnigraph.cli.main import main
 from omnigraph.errors import MissingExtra
 from omnigraph.pipeline import session
-from omnigraph.pipeline.declared.run import RunOptions, open_ledger, run
+from omnigraph.pipeline.declared.adoption import open_ledger
+from omnigraph.pipeline.declared.run import RunOptions, run
 from tests.pipeline.declared.world import Given, declare_pipeline, graph_at, into, people
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 
 def test_a_pipeline_from_the_command_line(spark: SparkSession, folder: Path, shell: Shell) -> None:
     declare_pipeline(folder, into(mode="merge"), "checkpoint: watermark\nparams: {least: 1}")
-    assert shell("validate", "crm.yaml")[:2] == (0, "crm: right\n")
+    assert shell("validate", "crm.yaml")[:2] == (0, "crm: valid\n")
     planned = shell("plan", "crm.yaml")
     assert planned[:2] == (0, "graph.team: merge on branch main\n  node:Person: email string, age int\n")
     counted = shell.json("run", "crm.yaml", "--dry-run")

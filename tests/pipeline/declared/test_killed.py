@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import omnigraph as og
 from omnigraph import failpoints
+from omnigraph.pipeline.declared.adoption import open_ledger
 from omnigraph.pipeline.declared.lease import read_lease
-from omnigraph.pipeline.declared.run import open_ledger, retry, run
-from tests.pipeline.declared.dying import ROWS, UPPER
+from omnigraph.pipeline.declared.run import retry, run
+from tests.pipeline.declared.dying import POINT, ROWS, UPPER
+from tests.pipeline.declared.killing import kill_runs
 from tests.pipeline.declared.world import Given, declare_pipeline, graph_at, into, people
 
 pytestmark = pytest.mark.crash
@@ -25,7 +24,6 @@ KILLED_AT = {
     failpoints.PIPELINE_BEFORE_CHECKPOINT: "succeeded",
     failpoints.PIPELINE_AFTER_CHECKPOINT: "succeeded",
 }
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
@@ -33,18 +31,15 @@ def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
     for point in KILLED_AT:
         graph_at(tmp_path / point / "team")
         pipelines[point] = declare_pipeline(tmp_path / point, into(), "checkpoint: watermark")
-    command = [sys.executable, "-W", "ignore", "-m", "tests.pipeline.declared.dying", str(tmp_path)]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300).stdout
-    for number, line in enumerate(output.splitlines()):
-        point, pid, status = line.split()
-        assert int(status) == -signal.SIGKILL
+        (tmp_path / point / POINT).write_text(point)
+    for number, (point, pid) in enumerate(kill_runs(tmp_path).items()):
         pipeline, folder = pipelines.pop(point), tmp_path / point
         ledger = open_ledger(pipeline)
         [cut] = ledger.runs()
         left = read_lease(ledger)
         assert (cut.status, cut.targets["graph.team"].status) == ("running", KILLED_AT[point])
         assert left is not None
-        assert (left.run_id, left.pid) == (cut.run_id, int(pid))
+        assert (left.run_id, left.pid) == (cut.run_id, pid)
         given = Given(folder, ROWS, UPPER)
         if number % 2:
             assert retry(pipeline, given, cut.run_id).status == "succeeded"

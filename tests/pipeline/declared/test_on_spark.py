@@ -22,10 +22,11 @@ from omnigraph.errors import (
     PipelineSqlInvalid,
     PipelineViewUnknown,
 )
+from omnigraph.pipeline.declared.adoption import open_ledger
 from omnigraph.pipeline.declared.extraction import SparkExtract
 from omnigraph.pipeline.declared.parse import read_pipeline
 from omnigraph.pipeline.declared.plan import dry_run, plan
-from omnigraph.pipeline.declared.run import RunOptions, open_ledger, run
+from omnigraph.pipeline.declared.run import RunOptions, run
 from omnigraph.pipeline.declared.secrets import Secrets
 from omnigraph.progress import progress_to
 from tests.pipeline.declared.world import graph_at, people

@@ -20,11 +20,12 @@ from omnigraph.errors import (
     PipelineRunNotFound,
 )
 from omnigraph.pipeline.declared import lease
+from omnigraph.pipeline.declared.adoption import open_ledger
 from omnigraph.pipeline.declared.batch import Bounds
 from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import Lease, force_unlock, hold_lease
 from omnigraph.pipeline.declared.records import Reached, RunRecord
-from omnigraph.pipeline.declared.run import RunOptions, open_ledger, parse_params, retry, run
+from omnigraph.pipeline.declared.run import RunOptions, parse_params, retry, run
 from tests.pipeline.declared.world import SCHEMA, Given, Rows, declare_pipeline, graph_at, into, people
 from tests.storage.conftest import s3_server, use_s3
 

@@ -21,6 +21,7 @@ from omnigraph.errors import (
     PipelinePropertyType,
     PipelinePropertyUnknown,
     PipelineRequiredUnmapped,
+    PipelineSchemaDrift,
     PipelineTargetMissing,
     PipelineTypeUnknown,
 )
@@ -34,9 +35,8 @@ from omnigraph.pipeline.declared.declaration import (
     FileSource,
     GraphSource,
     Pipeline,
-    Place,
 )
-from omnigraph.pipeline.declared.members import Problem, Problems
+from omnigraph.pipeline.declared.members import Problem, Problems, report
 from omnigraph.pipeline.declared.sql import plain_cast
 from omnigraph.pipeline.table_scan import resolve_table
 
@@ -64,9 +64,15 @@ def check(pipeline: Pipeline) -> None:
                 _check_files(source)
             elif isinstance(source, GraphSource):
                 _check_graph(source)
+    unfit: list[PipelineInvalid] = []
     for target in pipeline.into:
         with problems.collect():
-            problems.found.extend(check_map(target, catalog_of(target)))
+            found = check_map(target, catalog_of(target))
+            unfit += found
+            problems.found += found
+    if unfit and pipeline.cluster is not None:
+        # It did fit when it was applied: the schema of a graph is another one now.
+        raise PipelineSchemaDrift(pipeline.name, unfit)
     problems.raise_if_any()
 
 
@@ -75,7 +81,7 @@ def catalog_of(target: Destination) -> Catalog:
     try:
         with graph.open(target.uri, read_only=True) as opened:
             if target.branch not in opened.branches:
-                raise _problem(
+                raise report(
                     PipelineTargetMissing,
                     target.place,
                     f"graph '{target.graph}' has no branch '{target.branch}'",
@@ -83,7 +89,7 @@ def catalog_of(target: Destination) -> Catalog:
                 )
             return opened.schema
     except GraphNotFound as absent:
-        raise _problem(PipelineTargetMissing, target.place, absent.message, absent.remedy) from None
+        raise report(PipelineTargetMissing, target.place, absent.message, absent.remedy) from None
 
 
 def check_map(target: Destination, catalog: Catalog) -> list[PipelineInvalid]:
@@ -99,14 +105,10 @@ def arrow_type(name: str) -> pa.DataType | None:
     return _ARROW.get(name)
 
 
-def _problem(kind: Problem, place: Place, message: str, remedy: str | None = None) -> PipelineInvalid:
-    return kind(message, file=place.file, line=place.line, remedy=remedy)
-
-
 def _check_files(source: FileSource) -> None:
     if not source.path or "://" in source.path or _PATTERN.search(source.path) or Path(source.path).exists():
         return
-    raise _problem(
+    raise report(
         PipelineFileMissing,
         source.place,
         f"source '{source.name}': there is nothing at '{source.path}'",
@@ -123,9 +125,25 @@ def _check_graph(source: GraphSource) -> None:
             for name in source.types:
                 resolve_table(snapshot, name)
     except GraphNotFound as absent:
-        raise _problem(PipelineFileMissing, source.place, absent.message, absent.remedy) from None
+        raise report(PipelineFileMissing, source.place, absent.message, absent.remedy) from None
     except BadRequest as wrong:
-        raise _problem(PipelineTypeUnknown, source.place, wrong.message, wrong.remedy) from None
+        raise report(PipelineTypeUnknown, source.place, wrong.message, wrong.remedy) from None
+
+
+def check_types(source: GraphSource, catalog: Catalog) -> list[PipelineInvalid]:
+    """Types of a graph that a source reads and the schema of the graph does not have."""
+    known = {*catalog.nodes, *catalog.edges}
+    known |= {f"node:{name}" for name in catalog.nodes} | {f"edge:{name}" for name in catalog.edges}
+    return [
+        report(
+            PipelineTypeUnknown,
+            source.place,
+            f"graph '{source.name_of_graph}' has no type '{shorten_legibly(name)}'",
+            f"it has: {', '.join([*catalog.nodes, *catalog.edges])}",
+        )
+        for name in source.types
+        if name not in known
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +172,7 @@ class _EntryCheck:
         return kinds_of.get(self.entry.type)
 
     def _wrong(self, kind: Problem, message: str, remedy: str | None = None) -> PipelineInvalid:
-        return _problem(kind, self.entry.place, message, remedy)
+        return report(kind, self.entry.place, message, remedy)
 
     def _unknown(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
         return [

@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import EntityKind, table_key
+from omnigraph.storage.location import Location
 
 NODE: EntityKind = "node"
 EDGE: EntityKind = "edge"
@@ -19,10 +19,11 @@ EDGE: EntityKind = "edge"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something is written: a file, and the line if there is one."""
+    """Where something is written: a file, and line and column if they are known."""
 
     file: str
     line: int | None = None
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,9 @@ class GraphSource:
 
     name: str
     graph: str
+    """Where it is."""
+    name_of_graph: str
+    """As it is written in the file."""
     types: tuple[str, ...]
     branch: str = "main"
     commit: str | None = None
@@ -198,16 +202,18 @@ class Pipeline:
     """One declared pipeline."""
 
     name: str
-    folder: Path
-    """What relative paths count from."""
     sources: tuple[Source, ...]
     transforms: tuple[Transform, ...]
     into: tuple[Destination, ...]
     params: tuple[tuple[str, Parameter], ...] = ()
     checkpoint: CheckpointKind = CheckpointKind.NONE
     spark: SparkNeeds = field(default_factory=SparkNeeds)
+    providers: tuple[str, ...] = ()
+    """The providers that its sources name."""
     document: str = field(default="", repr=False)
     """The normalized declaration with the text of every file it names."""
+    cluster: Location | None = None
+    """The root of the cluster that applied it; None for a pipeline of a file."""
     place: Place = field(default=Place(""), compare=False)
 
     @property
@@ -217,8 +223,8 @@ class Pipeline:
 
     @property
     def home(self) -> str:
-        """The graph whose root keeps the records of runs: the first target."""
-        return self.into[0].uri
+        """What keeps the records of runs: the cluster, or the graph that is the first target of a file."""
+        return self.into[0].uri if self.cluster is None else self.cluster.uri
 
     def views(self) -> list[str]:
         """Every view there is, in the order they are made."""

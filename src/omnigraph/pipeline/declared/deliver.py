@@ -49,7 +49,7 @@ class Delivery:
             with self.extract.batch(self.target, self.graph, self.bounds()) as batch:
                 self._stage(batch)
                 failpoints.reach(failpoints.PIPELINE_AFTER_STAGE)
-                if not batch.total or self._has_landed():
+                if not batch.total or self._has_landed(batch):
                     self.journal.move(self.name, status=Step.SKIPPED)
                 elif self.target.strategy is Strategy.DIRECT:
                     self._write_directly(batch)
@@ -135,16 +135,7 @@ class Delivery:
 
     def _stage(self, batch: Batch) -> None:
         record = self.journal.record
-        bounds = {name: (one.lower, one.upper, one.snapshot) for name, one in self.bounds().items()}
-        parts = (
-            "pipeline",
-            self.pipeline.name,
-            self.name,
-            record.definition_digest,
-            canonical(bounds),
-            batch.content,
-        )
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        key = self._key(batch, self.name, record.definition_digest)
         self.journal.save(
             replace(
                 record.with_target(
@@ -174,13 +165,27 @@ class Delivery:
             if not rows
         ]
 
-    def _has_landed(self) -> bool:
-        """Whether an earlier run delivered these rows; checked only if a second delivery would matter."""
+    def _key(self, batch: Batch, target: str, definition: str) -> str:
+        """Equal for the same rows of the same bounds, for one target and definition."""
+        bounds = {name: (one.lower, one.upper, one.snapshot) for name, one in self.bounds().items()}
+        parts = ("pipeline", self.pipeline.name, target, definition, canonical(bounds), batch.content)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def _has_landed(self, batch: Batch) -> bool:
+        """Whether an earlier run delivered these rows; checked only if a second delivery would matter.
+
+        A definition that was changed since, or moved into a cluster, delivers the same rows under another
+        key: so the key is computed as that run did.
+        """
         if self.target.mode is not LoadMode.APPEND or self.journal.record.full_refresh:
             return False
-        key = self.journal.target(self.name).idempotency_key
-        earlier = (run.targets.get(self.name) for run in self.ledger.runs())
-        return any(one is not None and one.status.is_landed and one.idempotency_key == key for one in earlier)
+        for run in self.ledger.runs():
+            one = run.targets.get(self.name)
+            if one is None or not one.status.is_landed:
+                continue
+            if one.idempotency_key == self._key(batch, one.recorded_as or self.name, run.definition_digest):
+                return True
+        return False
 
     def _write_directly(self, batch: Batch) -> None:
         self.journal.move(self.name, status=Step.WRITING, base_head=self._head())
@@ -194,7 +199,7 @@ class Delivery:
         # A name of its own for each attempt: one that was taken for dead can only touch its own branch.
         first = self.journal.target(self.name).base_head is None
         attempt = self.journal.record.run_id if first else new_id()
-        branch = f"pipeline-{self.pipeline.name}-{attempt}"
+        branch = staging_branch(self.pipeline, attempt)
         self.journal.move(
             self.name, status=Step.WRITING, staging_branch=branch, base_head=self._head(), commit_ids=()
         )
@@ -211,6 +216,11 @@ class Delivery:
 
     def _head(self) -> str:
         return self.graph.snapshot(self.target.branch).id
+
+
+def staging_branch(pipeline: Pipeline, attempt: str) -> str:
+    """Return the name of the branch on which an attempt loads; flat, since branches do not nest."""
+    return f"pipeline-{pipeline.name}-{attempt}"
 
 
 def bounds_of(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.root import Root, new_id
+from omnigraph.engine.graph.root import new_id
 from omnigraph.errors import BadRequest, PipelineRunInProgress
 from omnigraph.pipeline.declared.records import Ledger, now
 from omnigraph.storage.locks import HeldLocks
@@ -62,7 +62,7 @@ def hold_lease(ledger: Ledger, run_id: str) -> Iterator[Lease]:
 
 def read_lease(ledger: Ledger) -> Lease | None:
     """Return the current lease, even that of a dead process."""
-    text = ledger.root.objects.read_text_if_exists(ledger.place / "lease.json")
+    text = ledger.objects.read_text_if_exists(ledger.place / "lease.json")
     return None if text is None else Lease(**json.loads(text))
 
 
@@ -77,22 +77,22 @@ def force_unlock(ledger: Ledger, lease_id: str) -> Lease:
 
 
 def _take(ledger: Ledger, lease: Lease) -> None:
-    with _locked(ledger.root, ledger.pipeline):
+    with _locked(ledger):
         found = read_lease(ledger)
         if found is not None and not found.is_dead():
             raise PipelineRunInProgress(
                 ledger.pipeline, run_id=found.run_id, lease_id=found.lease_id, host=found.host, pid=found.pid
             )
-        ledger.root.objects.write_text(ledger.place / "lease.json", json.dumps(asdict(lease), indent=1))
+        ledger.objects.write_text(ledger.place / "lease.json", json.dumps(asdict(lease), indent=1))
 
 
 def _release(ledger: Ledger, lease_id: str) -> None:
-    with _locked(ledger.root, ledger.pipeline):
+    with _locked(ledger):
         found = read_lease(ledger)
         if found is not None and found.lease_id == lease_id:
-            ledger.root.objects.delete(ledger.place / "lease.json")
+            ledger.objects.delete(ledger.place / "lease.json")
 
 
-def _locked(root: Root, pipeline: str) -> HeldLocks:
+def _locked(ledger: Ledger) -> HeldLocks:
     """Hold the lock of the pipeline briefly; branch names have no colon, so it is not the lock of one."""
-    return root.locks.hold([f"pipeline:{pipeline}"])
+    return ledger.locks.hold([f"pipeline:{ledger.pipeline}"])

@@ -19,8 +19,18 @@ from omnigraph.yaml_text import YamlValue, read_yaml
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 """A name that is an identifier of SQL as it stands."""
 
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+"""The id of a resource, such as a pipeline or the graph of a cluster."""
+
 Choice = TypeVar("Choice", bound=StrEnum)
 Problem = type[PipelineInvalid]
+
+
+def report(kind: Problem, place: Place, message: str, remedy: str | None = None) -> PipelineInvalid:
+    """Return a problem with its place."""
+    error = kind(message, file=place.file or None, line=place.line, remedy=remedy)
+    error.column = place.column
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +44,11 @@ class Node:
     @property
     def place(self) -> Place:
         """Where it is written."""
-        return Place(self.file, self.value.line)
+        return Place(self.file, self.value.line, self.value.column)
 
     def refuse(self, reason: str, remedy: str | None = None, problem: Problem = PipelineInvalid) -> NoReturn:
         """Fail, naming the place."""
-        raise problem(f"`{self.path}` {reason}", file=self.file, line=self.value.line, remedy=remedy)
+        raise report(problem, self.place, f"`{self.path}` {reason}", remedy)
 
     def child(self, name: str | int, value: YamlValue) -> Node:
         """A member or an item."""
@@ -89,6 +99,13 @@ class Node:
             self.refuse(f"must be a name of letters, digits and '_', not '{shorten_legibly(text)}'")
         return text
 
+    def identifier(self) -> str:
+        """A text that is the id of a resource."""
+        text = self.text()
+        if not IDENTIFIER.fullmatch(text):
+            self.refuse(f"must be an id of letters, digits, '_' and '-', not '{shorten_legibly(text)}'")
+        return text
+
     def choice(self, kind: type[Choice]) -> Choice:
         """One of some words."""
         if self.value.value not in list(kind):
@@ -126,7 +143,11 @@ class Problems:
 
 def read_document(path: Path, shown: str, asked: Node | None = None) -> Node:
     """The YAML document in a file."""
-    text = read_text(path, shown, asked)
+    return parse_document(read_text(path, shown, asked), shown)
+
+
+def parse_document(text: str, shown: str) -> Node:
+    """The YAML document in a text."""
     try:
         return Node(read_yaml(text, shown), "", shown)
     except PipelineInvalid:
@@ -137,12 +158,11 @@ def read_document(path: Path, shown: str, asked: Node | None = None) -> Node:
 
 def read_text(path: Path, shown: str, asked: Node | None = None) -> str:
     """The text of a file that the user, or a part of a file, names."""
-    file, line = (None, None) if asked is None else (asked.file, asked.value.line)
+    place = Place("") if asked is None else asked.place
     try:
         return path.read_text(encoding="utf-8")
     except OSError as failure:
-        raise PipelineFileMissing(
-            f"cannot read '{shown}': {failure.strerror}", file=file, line=line, remedy="check the path"
-        ) from failure
+        message = f"cannot read '{shown}': {failure.strerror}"
+        raise report(PipelineFileMissing, place, message, "check the path") from failure
     except UnicodeDecodeError:
-        raise PipelineInvalid(f"'{shown}' is not UTF-8", file=file, line=line) from None
+        raise report(PipelineInvalid, place, f"'{shown}' is not UTF-8") from None

@@ -17,6 +17,7 @@ from omnigraph.errors import (
     InvalidName,
     PipelineInvalid,
     PipelineSqlInvalid,
+    PipelineTargetMissing,
     PipelineViewUnknown,
 )
 from omnigraph.lang.values import shorten_legibly
@@ -31,13 +32,13 @@ from omnigraph.pipeline.declared.declaration import (
     SparkNeeds,
     Strategy,
     Transform,
-    canonical,
 )
+from omnigraph.pipeline.declared.document import encode_document
 from omnigraph.pipeline.declared.maps import read_map
-from omnigraph.pipeline.declared.members import Node, Problems, read_document, read_text
-from omnigraph.pipeline.declared.sources import Provider, at_folder, read_provider, read_source
+from omnigraph.pipeline.declared.members import Node, Problems, parse_document, read_document, report
+from omnigraph.pipeline.declared.sources import Provider, declared_source, read_provider, read_source
 from omnigraph.pipeline.declared.sql import NotOneQuery, parameters, require_query
-from omnigraph.storage.location import Location
+from omnigraph.pipeline.declared.surroundings import BesideFile, Surroundings
 
 _LATER = ("schedule", "trigger")
 _MEMBERS = {"spark", "params", "source", "sources", "transforms", "into", "checkpoint", *_LATER}
@@ -47,21 +48,32 @@ _TARGET_MEMBERS = {"graph", "map", "mode", "branch", "strategy", "on_conflict"}
 def read_pipelines(path: str | os.PathLike[str]) -> dict[str, Pipeline]:
     """All pipelines of a file, by name; fails with everything that is wrong with it."""
     at = Path(path)
-    document = read_document(at, str(path))
+    return parse_file(read_document(at, str(path)), BesideFile(at.parent))
+
+
+def parse_file(document: Node, surroundings: Surroundings) -> dict[str, Pipeline]:
+    """All pipelines of a document, by name; fails with everything that is wrong with it."""
     members = _rooted(document).members({"version", "providers", "pipelines"}, ["pipelines"])
     if "version" in members and members["version"].value.value != 1:
         members["version"].refuse("is not known", "write `version: 1`")
     problems = Problems()
-    providers = _providers(members.get("providers"), problems)
-    found = [
-        pipeline
-        for name, node in members["pipelines"].object().items()
-        if (pipeline := _Reader(name, node, at.parent, providers, problems).read()) is not None
-    ]
+    providers = parse_providers(members.get("providers"), problems)
+    found = parse_pipelines(members["pipelines"].object(), providers, surroundings, problems)
     problems.raise_if_any()
     if not found:
         members["pipelines"].refuse("has no pipeline")
-    return {pipeline.name: pipeline for pipeline in found}
+    return found
+
+
+def parse_pipelines(
+    nodes: Mapping[str, Node],
+    providers: Mapping[str, Provider],
+    surroundings: Surroundings,
+    problems: Problems,
+) -> dict[str, Pipeline]:
+    """The pipelines without a mistake, by name; all mistakes go to `problems`."""
+    found = (_Reader(name, node, surroundings, providers, problems).read() for name, node in nodes.items())
+    return {pipeline.name: pipeline for pipeline in found if pipeline is not None}
 
 
 def read_pipeline(path: str | os.PathLike[str], name: str | None = None) -> Pipeline:
@@ -84,7 +96,8 @@ def _empty(document: Node) -> Node:
     raise PipelineInvalid("the file is empty", file=document.file, remedy="write `pipelines:`")
 
 
-def _providers(node: Node | None, problems: Problems) -> dict[str, Provider]:
+def parse_providers(node: Node | None, problems: Problems) -> dict[str, Provider]:
+    """The providers of sources, by name; mistakes go to `problems`."""
     found: dict[str, Provider] = {}
     if node is None:
         return found
@@ -102,14 +115,14 @@ class _Reader:
 
     name: str
     node: Node
-    folder: Path
+    surroundings: Surroundings
     providers: Mapping[str, Provider]
     problems: Problems
 
     def read(self) -> Pipeline | None:
         before = len(self.problems.found)
         with self.problems.collect():
-            Node(replace(self.node.value, value=self.name), self.node.path, self.node.file).name()
+            Node(replace(self.node.value, value=self.name), self.node.path, self.node.file).identifier()
             members = self.node.members(_MEMBERS, ["into"])
             for later in _LATER:
                 if later in members:
@@ -126,7 +139,8 @@ class _Reader:
 
     def _pipeline(self, members: Mapping[str, Node]) -> Pipeline:
         params = self._params(members.get("params"))
-        sources = self._sources(members)
+        nodes = self._source_nodes(members)
+        sources = self._sources(nodes)
         transforms = self._transforms(members.get("transforms"), dict(params))
         into = self._into(members["into"])
         checkpoint = CheckpointKind.NONE
@@ -136,16 +150,20 @@ class _Reader:
             members["checkpoint"].refuse("needs a source with a `watermark`")
         pipeline = Pipeline(
             self.name,
-            self.folder,
             tuple(sources),
             tuple(transforms),
             tuple(into),
             params,
             checkpoint,
             self._spark(members.get("spark")),
+            cluster=self.surroundings.cluster,
             place=self.node.place,
         )
-        return replace(pipeline, document=_document(pipeline))
+        declared = {one.name: declared_source(nodes[one.name], one) for one in sources}
+        named = tuple(sorted({one["provider"] for one in declared.values() if "provider" in one}))
+        # The providers of a cluster are resources of their own.
+        own = {} if self.surroundings.cluster else {name: self.providers[name].profile() for name in named}
+        return replace(pipeline, providers=named, document=encode_document(pipeline, declared, own))
 
     def _params(self, node: Node | None) -> tuple[tuple[str, Parameter], ...]:
         if node is None:
@@ -157,16 +175,18 @@ class _Reader:
             found.append((name, member.value.value))
         return tuple(found)
 
-    def _sources(self, members: Mapping[str, Node]) -> list[Source]:
+    def _source_nodes(self, members: Mapping[str, Node]) -> dict[str, Node]:
         if ("source" in members) == ("sources" in members):
             self.node.refuse("needs either `source` or `sources`")
         single = members.get("source")
-        named = {"source": single} if single is not None else members["sources"].object()
+        return {"source": single} if single is not None else members["sources"].object()
+
+    def _sources(self, nodes: Mapping[str, Node]) -> list[Source]:
         found: list[Source] = []
-        for name, node in named.items():
+        for name, node in nodes.items():
             with self.problems.collect():
                 Node(replace(node.value, value=name), node.path, node.file).name()
-                found.append(read_source(name, node, self.providers, self.folder))
+                found.append(read_source(name, node, self.providers, self.surroundings))
         return found
 
     def _transforms(self, node: Node | None, params: Mapping[str, Parameter]) -> list[Transform]:
@@ -180,7 +200,7 @@ class _Reader:
             node.refuse("needs either `sql`, a file, or `query`, a text")
         if "sql" in members:
             shown = members["sql"].text()
-            text = read_text(self.folder / shown, shown, members["sql"])
+            text = self.surroundings.read_text(shown, members["sql"])
         else:
             text = members["query"].text()
         try:
@@ -208,19 +228,18 @@ class _Reader:
 
     def _destination(self, node: Node) -> Destination:
         members = node.members(_TARGET_MEMBERS, ["graph", "map"])
-        graph = members["graph"].text()
+        graph = self.surroundings.find_graph(members["graph"], PipelineTargetMissing)
         mode = members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE
         strategy = members["strategy"].choice(Strategy) if "strategy" in members else Strategy.BRANCH_MERGE
         if strategy is Strategy.DIRECT and mode is not LoadMode.MERGE:
             members["strategy"].refuse("may be direct only with `mode: merge`, which can be repeated")
         try:
-            uri = Location.parse(at_folder(graph, self.folder)).uri
             branch = parse_branch_name(members["branch"].text()) if "branch" in members else "main"
         except InvalidName as wrong:
             node.refuse(f"names what cannot be: {wrong.message}", wrong.remedy)
         return Destination(
-            graph,
-            uri,
+            graph.name,
+            graph.uri,
             self._map(members["map"]),
             mode,
             branch,
@@ -233,7 +252,7 @@ class _Reader:
         if not isinstance(node.value.value, str):
             return read_map(node)
         shown = node.text()
-        document = read_document(self.folder / shown, shown, node)
+        document = parse_document(self.surroundings.read_text(shown, node), shown)
         return read_map(Node(document.value, "map", shown))
 
     def _spark(self, node: Node | None) -> SparkNeeds:
@@ -255,36 +274,10 @@ class _Reader:
             for entry in target.map:
                 if entry.view.lower() not in views:
                     self.problems.found.append(
-                        PipelineViewUnknown(
+                        report(
+                            PipelineViewUnknown,
+                            entry.place,
                             f"there is no view '{shorten_legibly(entry.view)}'",
-                            file=entry.place.file,
-                            line=entry.place.line,
-                            remedy=f"it may be: {', '.join(pipeline.views())}",
+                            f"it may be: {', '.join(pipeline.views())}",
                         )
                     )
-
-
-def _document(pipeline: Pipeline) -> str:
-    """Everything that decides what a run does, secrets as references; where the file is does not count."""
-    return canonical(
-        {
-            "pipeline": pipeline.name,
-            "params": dict(pipeline.params),
-            "sources": {one.name: _plain(one) for one in pipeline.sources},
-            "transforms": [{"view": one.view, "query": one.sql} for one in pipeline.transforms],
-            "into": [{**_plain(one), "map": [_plain(each) for each in one.map]} for one in pipeline.into],
-            "checkpoint": pipeline.checkpoint.value,
-            "spark": _plain(pipeline.spark),
-        }
-    )
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    names = (name for name in value.__dataclass_fields__ if name not in ("place", "map"))
-    return {name: _value(getattr(value, name)) for name in names}
-
-
-def _value(value: Any) -> Any:
-    if hasattr(value, "__dataclass_fields__"):
-        return _plain(value)
-    return [_value(item) for item in value] if isinstance(value, tuple) else value

@@ -8,11 +8,12 @@ from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import JavaNotFound, MissingExtra
+from omnigraph.pipeline.declared.adoption import open_ledger
 from omnigraph.pipeline.declared.check import catalog_of, check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline
 from omnigraph.pipeline.declared.deliver import bounds_of
 from omnigraph.pipeline.declared.extraction import SparkExtract, columns_of
-from omnigraph.pipeline.declared.run import open_ledger, select_targets
+from omnigraph.pipeline.declared.run import select_targets
 
 SQL_CHECK_SKIPPED = "pipeline_sql_check_skipped"
 

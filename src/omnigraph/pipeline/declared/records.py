@@ -1,8 +1,10 @@
-"""The records of runs, below the root of the first target.
+"""The records of runs: of a file below the root of its first target, of a cluster below its own root.
 
-__pipelines/<name>/lease.json              the run that holds the pipeline
-__pipelines/<name>/checkpoint.json         how far each target has come
-__pipelines/<name>/runs/<run id>.json      one run
+__pipelines/<name>/ or __cluster/pipelines/<name>/
+    lease.json              the run that holds the pipeline
+    checkpoint.json         how far each target has come
+    runs/<run id>.json      one run
+    moved.json              the cluster that took the records of a file over
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from enum import StrEnum
 from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.root import Root
 from omnigraph.errors import PipelineRunLost, PipelineRunNotFound
 from omnigraph.storage.location import Location
+from omnigraph.storage.locks import BranchLocks
+from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.stores import open_store
 
 FOLDER = "__pipelines"
 
@@ -75,6 +79,10 @@ class TargetRecord:
     rejected: int = 0
     retryable: bool = False
     error: Mapping[str, str] | None = None
+    schema: str | None = None
+    """The schema of the graph when the run began."""
+    recorded_as: str | None = None
+    """The name that a file gave to the target, in a record that a cluster took over."""
 
     @property
     def commit_id(self) -> str | None:
@@ -174,13 +182,26 @@ Checkpoint = dict[str, dict[str, Reached]]
 class Ledger:
     """The records of one pipeline; only the holder of the lease writes."""
 
-    root: Root
+    objects: ObjectStore
+    base: Location
+    """A graph or the control folder of a cluster; its locks are used."""
+    folder: str
     pipeline: str
+
+    @classmethod
+    def at(cls, base: Location, folder: str, pipeline: str) -> Ledger:
+        """Open the records of a pipeline in a folder, without any I/O."""
+        return cls(open_store(base), base, folder, pipeline)
 
     @property
     def place(self) -> Location:
         """The folder of the pipeline."""
-        return self.root.layout.root / f"{FOLDER}/{self.pipeline}"
+        return self.base / f"{self.folder}/{self.pipeline}"
+
+    @property
+    def locks(self) -> BranchLocks:
+        """The locks beside the records."""
+        return BranchLocks(self.objects, self.base)
 
     def run(self, run_id: str) -> RunRecord:
         """One run by its id."""
@@ -191,28 +212,28 @@ class Ledger:
 
     def runs(self, limit: int | None = None) -> list[RunRecord]:
         """The runs, newest first."""
-        names = sorted((at.name for at in self.root.objects.list_dir(self.place / "runs")), reverse=True)
+        names = sorted((at.name for at in self.objects.list_dir(self.place / "runs")), reverse=True)
         ids = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return [found for run_id in ids[:limit] if (found := self._read(run_id)) is not None]
 
     def begin(self, record: RunRecord) -> Journal:
         """Write down that a run begins."""
         at = self._at(record.run_id)
-        token = self.root.objects.create_text(at, _text(record.to_json()))
+        token = self.objects.create_text(at, _text(record.to_json()))
         if token is None:
             raise PipelineRunLost(self.pipeline, record.run_id)
         return Journal(self, record, token)
 
     def resume(self, run_id: str) -> Journal:
         """Go on with the record of a run."""
-        found = self.root.objects.read_text_versioned(self._at(run_id))
+        found = self.objects.read_text_versioned(self._at(run_id))
         if found is None:
             raise PipelineRunNotFound(self.pipeline, run_id)
         return Journal(self, RunRecord.from_json(json.loads(found.text)), found.token)
 
     def checkpoint(self) -> Checkpoint:
         """How far each target has come."""
-        text = self.root.objects.read_text_if_exists(self.place / "checkpoint.json")
+        text = self.objects.read_text_if_exists(self.place / "checkpoint.json")
         if text is None:
             return {}
         return {
@@ -226,6 +247,16 @@ class Ledger:
         after = {**found, target: {**found.get(target, {}), **sources}}
         if after != found:
             self._write_checkpoint(after, run_id)
+
+    def copy_run(self, record: RunRecord) -> None:
+        """Add the record of a run that was recorded elsewhere; one that is here already stays."""
+        self.objects.create_text(self._at(record.run_id), _text(record.to_json()))
+
+    def add_checkpoint(self, found: Checkpoint) -> None:
+        """Take over how far targets have come; what is known here already stays."""
+        known = self.checkpoint()
+        if found.keys() - known.keys():
+            self._write_checkpoint({**found, **known}, None)
 
     def forget(self, targets: tuple[str, ...] | None) -> list[str]:
         """Forget how far targets have come, all if none is named; which these were."""
@@ -241,19 +272,19 @@ class Ledger:
             for target, sources in found.items()
         }
         text = _text({"schema_version": 1, "targets": targets, "updated_by_run": run_id})
-        self.root.objects.write_text(self.place / "checkpoint.json", text)
+        self.objects.write_text(self.place / "checkpoint.json", text)
 
     def _at(self, run_id: str) -> Location:
         return self.place / f"runs/{run_id}.json"
 
     def _read(self, run_id: str) -> RunRecord | None:
-        text = self.root.objects.read_text_if_exists(self._at(run_id))
+        text = self.objects.read_text_if_exists(self._at(run_id))
         return None if text is None else RunRecord.from_json(json.loads(text))
 
     def swap(self, record: RunRecord, token: str) -> str:
         """Replace the record of a run; fails if another process replaced it."""
         at = self._at(record.run_id)
-        after = self.root.objects.write_text_if_match(at, _text(record.to_json()), token)
+        after = self.objects.write_text_if_match(at, _text(record.to_json()), token)
         if after is None:
             raise PipelineRunLost(self.pipeline, record.run_id)
         return after

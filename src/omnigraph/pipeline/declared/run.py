@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
 
 from omnigraph import failpoints, graph
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.root import Root, new_id
+from omnigraph.engine.graph.permissions import Permissions
+from omnigraph.engine.graph.root import new_id
 from omnigraph.engine.tasks.runner import collect_metrics
 from omnigraph.errors import (
     BadRequest,
@@ -19,14 +20,16 @@ from omnigraph.errors import (
 )
 from omnigraph.graph import Graph
 from omnigraph.lang.values import shorten_legibly
+from omnigraph.pipeline.declared.adoption import hold_ledger
 from omnigraph.pipeline.declared.batch import Extract
 from omnigraph.pipeline.declared.check import check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline, Strategy
-from omnigraph.pipeline.declared.deliver import INTERRUPTED, Delivery, may_have_landed
-from omnigraph.pipeline.declared.lease import hold_lease
+from omnigraph.pipeline.declared.deliver import INTERRUPTED, Delivery, may_have_landed, staging_branch
 from omnigraph.pipeline.declared.lineage import record_lineage
 from omnigraph.pipeline.declared.records import Journal, Ledger, RunRecord, Status, Step, TargetRecord, now
-from omnigraph.storage.location import Location
+
+if TYPE_CHECKING:
+    from omnigraph.policy.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +41,16 @@ class RunOptions:
     full_refresh: bool = False
     params: Mapping[str, Parameter] | None = None
     actor: str | None = None
-
-
-def open_ledger(pipeline: Pipeline) -> Ledger:
-    """Open the records of a pipeline."""
-    return Ledger(Root.at(Location.parse(pipeline.home)), pipeline.name)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    """The policy of each target that has one."""
 
 
 def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) -> RunRecord:  # noqa: B008 - a frozen value
     """Run a pipeline once: close interrupted runs, then deliver the rows of each target."""
     chosen = select_targets(pipeline, order.targets)
     check(pipeline)
-    ledger, run_id = open_ledger(pipeline), new_id()
-    with hold_lease(ledger, run_id), _graphs(pipeline.into) as graphs:
+    run_id = new_id()
+    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id) as ledger:
         for earlier in ledger.runs():
             if _is_interrupted(earlier):
                 _Run(pipeline, graphs, ledger, ledger.resume(earlier.run_id), extract).close()
@@ -59,7 +59,7 @@ def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) 
             pipeline.name,
             pipeline.digest,
             now(),
-            {one.name: TargetRecord(one.mode.value, one.branch) for one in chosen},
+            {one.name: _new_target(one, graphs[one.name]) for one in chosen},
             actor=order.actor,
             params={**dict(pipeline.params), **(order.params or {})},
             full_refresh=order.full_refresh,
@@ -71,16 +71,21 @@ def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) 
             return _Run(pipeline, graphs, ledger, journal, extract).deliver()
 
 
-def retry(pipeline: Pipeline, extract: Extract, run_id: str) -> RunRecord:
+def retry(
+    pipeline: Pipeline,
+    extract: Extract,
+    run_id: str,
+    order: RunOptions = RunOptions(),  # noqa: B008 - a frozen value
+) -> RunRecord:
     """Continue a run that was interrupted or failed; rows that landed are never delivered twice."""
     check(pipeline)
-    ledger = open_ledger(pipeline)
-    with hold_lease(ledger, run_id), _graphs(pipeline.into) as graphs:
+    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id) as ledger:
         journal = ledger.resume(run_id)
-        _refuse_moved(pipeline, journal.record, ledger)
+        _refuse_moved(pipeline, journal.record, ledger, graphs)
         resumed = _Run(pipeline, graphs, ledger, journal, extract)
         resumed.inspect()
-        journal.save(replace(journal.record, status=Status.RUNNING, finished_at=None))
+        actor = order.actor or journal.record.actor
+        journal.save(replace(journal.record, status=Status.RUNNING, finished_at=None, actor=actor))
         with record_lineage(pipeline, journal):
             return resumed.deliver()
 
@@ -99,15 +104,40 @@ def select_targets(pipeline: Pipeline, named: Sequence[str]) -> list[Destination
 
 
 @contextmanager
-def _graphs(targets: Sequence[Destination]) -> Iterator[dict[str, Graph]]:
+def open_targets(pipeline: Pipeline, order: RunOptions) -> Iterator[dict[str, Graph]]:
+    """Open all targets, each under its policy; fail before any effect if the actor may not write there."""
     with ExitStack() as opened:
-        yield {one.name: opened.enter_context(graph.open(one.uri)) for one in targets}
+        graphs = {}
+        for one in pipeline.into:
+            policy = order.policies.get(one.name)
+            graphs[one.name] = opened.enter_context(graph.open(one.uri, policy=policy, actor=order.actor))
+            if policy is not None:
+                _require_permissions(pipeline, one, Permissions(policy, order.actor))
+        yield graphs
 
 
-def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger) -> None:
-    """Reject a retry after a later run delivered the rows, or after the declaration changed."""
+def _require_permissions(pipeline: Pipeline, target: Destination, permissions: Permissions) -> None:
+    if target.strategy is Strategy.DIRECT:
+        permissions.require("change", branch=target.branch)
+        return
+    staging = staging_branch(pipeline, "run")
+    permissions.require("branch_create", branch=target.branch, target=staging)
+    permissions.require("change", branch=staging)
+    permissions.require("branch_merge", branch=staging, target=target.branch)
+    permissions.require("branch_delete", target=staging)
+
+
+def _new_target(target: Destination, graph: Graph) -> TargetRecord:
+    return TargetRecord(target.mode.value, target.branch, schema=graph.schema.fingerprint)
+
+
+def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger, graphs: Mapping[str, Graph]) -> None:
+    """Reject a retry after a later run delivered the rows, or after the declaration or a schema changed."""
     if record.definition_digest != pipeline.digest:
         raise PipelineDefinitionMoved(pipeline.name, record.run_id)
+    for name, state in record.targets.items():
+        if not state.status.is_landed and state.schema not in (None, graphs[name].schema.fingerprint):
+            raise PipelineDefinitionMoved(pipeline.name, record.run_id, name)
     later = [one for one in ledger.runs() if one.run_id > record.run_id]
     for name, state in record.targets.items():
         if state.status.is_landed:

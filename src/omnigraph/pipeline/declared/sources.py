@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.spark_source import TABLE, is_format
-from omnigraph.errors import PipelineSourceAmbiguous, PipelineSourceKindUnsupported, SourceSecretInline
+from omnigraph.errors import (
+    PipelineFileMissing,
+    PipelineSourceAmbiguous,
+    PipelineSourceKindUnsupported,
+    SourceSecretInline,
+)
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.pipeline.declared.declaration import FileSource, GraphSource, JdbcSource, Source, Watermark
 from omnigraph.pipeline.declared.members import Node
 from omnigraph.pipeline.declared.secrets import REFERENCE, SECRET_MEMBERS, is_reference
+from omnigraph.pipeline.declared.surroundings import Surroundings
 
 FILES, JDBC, GRAPH = "files", "jdbc", "graph"
 KINDS = (FILES, JDBC, GRAPH)
@@ -23,6 +29,7 @@ _PREFIX = "provider.source."
 _FILE_MEMBERS = {"format", "path", "options", "watermark"}
 _JDBC_MEMBERS = {"table", "query", "options", "watermark"}
 _JDBC_OWN = {"url", "user", "password", "token", "driver"}
+_PROFILE = ("kind", "root", "url", "user", "password", "token", "driver", "options")
 _GRAPH_MEMBERS = {"graph", "types", "branch", "commit"}
 
 
@@ -36,6 +43,10 @@ class Provider:
     def text(self, name: str) -> str | None:
         """A member, if it is there."""
         return self.members[name].text() if name in self.members else None
+
+    def profile(self) -> dict[str, Any]:
+        """What was declared, with `${NAME}` as it is; the order of members is always the same."""
+        return {name: self.members[name].value.plain() for name in _PROFILE if name in self.members}
 
 
 def read_provider(node: Node) -> Provider:
@@ -52,7 +63,9 @@ def read_provider(node: Node) -> Provider:
     return Provider(kind, members)
 
 
-def read_source(name: str, node: Node, providers: Mapping[str, Provider], folder: Path) -> Source:
+def read_source(
+    name: str, node: Node, providers: Mapping[str, Provider], surroundings: Surroundings
+) -> Source:
     """One source, with what its provider says taken in."""
     if isinstance(node.value.value, str):
         node.refuse(
@@ -64,17 +77,27 @@ def read_source(name: str, node: Node, providers: Mapping[str, Provider], folder
     provider = _provider(members["provider"], providers) if "provider" in members else None
     kind = provider.kind if provider is not None else _declared_kind(node, members)
     if kind == GRAPH:
-        return _graph(name, node, folder)
-    return _files(name, node, provider, folder) if kind == FILES else _jdbc(name, node, provider)
+        return _graph(name, node, surroundings)
+    return _files(name, node, provider, surroundings) if kind == FILES else _jdbc(name, node, provider)
 
 
-def at_folder(text: str, folder: Path) -> str:
-    """A path as it is meant: a URI or an absolute path stays, any other counts from the file's folder."""
-    return text if "://" in text else str((folder / text).absolute())
+def declared_source(node: Node, source: Source) -> dict[str, Any]:
+    """Return a source as it was written, with the names of its provider and graph alone."""
+    found: dict[str, Any] = node.value.plain()
+    if "provider" in found:
+        found["provider"] = provider_name(found["provider"])
+    if isinstance(source, GraphSource):
+        found["graph"] = source.name_of_graph
+    return found
+
+
+def provider_name(text: str) -> str:
+    """Return the name of a provider, which may be written as an address."""
+    return text.removeprefix(_PREFIX)
 
 
 def _provider(node: Node, providers: Mapping[str, Provider]) -> Provider:
-    name = node.text().removeprefix(_PREFIX)
+    name = provider_name(node.text())
     if name not in providers:
         known = ", ".join(sorted(providers)) or "none"
         node.refuse(f"names a provider '{shorten_legibly(name)}' that is not there", f"there are: {known}")
@@ -106,7 +129,7 @@ def _kind(node: Node, declared: Node | None) -> str:
     return kind
 
 
-def _files(name: str, node: Node, provider: Provider | None, folder: Path) -> FileSource:
+def _files(name: str, node: Node, provider: Provider | None, surroundings: Surroundings) -> FileSource:
     members = node.members({"kind", "provider", *_FILE_MEMBERS}, ["format"])
     form = members["format"].text()
     if not is_format(form):
@@ -121,20 +144,21 @@ def _files(name: str, node: Node, provider: Provider | None, folder: Path) -> Fi
     return FileSource(
         name,
         form,
-        _path(members, provider, folder),
+        _path(members, provider, surroundings),
         _options(members, provider),
         _watermark(members.get("watermark")),
         node.place,
     )
 
 
-def _path(members: Mapping[str, Node], provider: Provider | None, folder: Path) -> str:
+def _path(members: Mapping[str, Node], provider: Provider | None, surroundings: Surroundings) -> str:
     """Where files are; empty for what is none."""
     if "path" not in members:
         return ""
     path = members["path"].text()
     root = None if provider is None else provider.text("root")
-    return at_folder(path if root is None else f"{root.rstrip('/')}/{path.lstrip('/')}", folder)
+    whole = path if root is None else f"{root.rstrip('/')}/{path.lstrip('/')}"
+    return surroundings.locate_file(whole, members["path"])
 
 
 def _jdbc(name: str, node: Node, provider: Provider | None) -> JdbcSource:
@@ -158,14 +182,16 @@ def _jdbc(name: str, node: Node, provider: Provider | None) -> JdbcSource:
     )
 
 
-def _graph(name: str, node: Node, folder: Path) -> GraphSource:
+def _graph(name: str, node: Node, surroundings: Surroundings) -> GraphSource:
     members = node.members({"kind", *_GRAPH_MEMBERS}, ["graph", "types"])
     types = members["types"].texts()
     if not types:
         members["types"].refuse("needs at least one type")
+    graph = surroundings.find_graph(members["graph"], PipelineFileMissing)
     return GraphSource(
         name,
-        at_folder(members["graph"].text(), folder),
+        graph.uri,
+        graph.name,
         types,
         members["branch"].text() if "branch" in members else "main",
         members["commit"].text() if "commit" in members else None,
