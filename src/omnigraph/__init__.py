@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from omnigraph.client.graph import RemoteGraph, connect
     from omnigraph.client.history import RemoteBranches, RemoteCommits
     from omnigraph.client.loads import RemoteLoadOptions
-    from omnigraph.client.reads import MomentOptions, QueryOptions
+    from omnigraph.client.reads import LogOptions, MomentOptions, QueryOptions
     from omnigraph.client.snapshot import RemoteSnapshot
     from omnigraph.client.statements import WriteOptions
     from omnigraph.client.write_block import RemoteWriteBlock
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
     from omnigraph.engine.changes.diff import Diff
     from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
+    from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import ChangeBlock, ChangePage, CommitPage
     from omnigraph.engine.commit.recovery.drift import DriftKind
     from omnigraph.engine.copying.copier import CopyResult
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.write.mutate import MutationResult, WriteCounts
     from omnigraph.frames import from_frames, infer_schema
     from omnigraph.graph import GranularityName, Graph, LoadMode, MergeStrategy, init, open  # noqa: A004
-    from omnigraph.history import Branches, Commits
+    from omnigraph.history import Branches, BranchStatus, CommitDetails, Commits, GraphStatus
     from omnigraph.lang.query.statements import Condition, PropertyValues
     from omnigraph.lang.schema.catalog import (
         Annotation,
@@ -169,6 +170,7 @@ __all__ = [
     "Baseline",
     "BinaryStream",
     "Blob",
+    "BranchStatus",
     "Branches",
     "Cardinality",
     "Catalog",
@@ -189,6 +191,7 @@ __all__ = [
     "CleanupResult",
     "Commit",
     "CommitChanges",
+    "CommitDetails",
     "CommitPage",
     "Commits",
     "Condition",
@@ -228,11 +231,14 @@ __all__ = [
     "FilledProperty",
     "GranularityName",
     "Graph",
+    "GraphStatus",
     "IndexResult",
     "Interface",
     "Json",
     "LoadMode",
     "LoadResult",
+    "LogEntry",
+    "LogOptions",
     "MergeChoices",
     "MergeConflict",
     "MergeGranularity",
@@ -328,7 +334,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     "Graphs": {
         "omnigraph.graph": ("init", "open", "Graph"),
         "omnigraph.frames": ("from_frames", "infer_schema"),
-        "omnigraph.history": ("Branches", "Commits"),
+        "omnigraph.history": ("Branches", "Commits", "CommitDetails", "GraphStatus", "BranchStatus"),
         "omnigraph.engine.graph.lineage": ("Commit",),
         "omnigraph.snapshot": ("Snapshot", "TableInfo"),
     },
@@ -353,7 +359,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "AsyncRemoteCommitDiff",
             "AsyncRemoteChangeFeed",
         ),
-        "omnigraph.client.reads": ("MomentOptions", "QueryOptions"),
+        "omnigraph.client.reads": ("MomentOptions", "QueryOptions", "LogOptions"),
         "omnigraph.client.writes": ("MutateOptions",),
         "omnigraph.client.statements": ("WriteOptions",),
         "omnigraph.client.loads": ("RemoteLoadOptions",),
@@ -440,6 +446,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.engine.changes.diff": ("Diff",),
         "omnigraph.engine.changes.change": ("Change", "ChangeOperation", "ChangeCounts", "EntityImage"),
         "omnigraph.engine.changes.feed": ("ChangeFeed", "CommitChanges"),
+        "omnigraph.engine.changes.log": ("LogEntry",),
         "omnigraph.engine.changes.page": ("ChangePage", "ChangeBlock", "CommitPage"),
     },
     "Merges": {

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from omnigraph.arguments import check_arguments, check_function_arguments, require_whole
 from omnigraph.embed.settings import EmbedSettings
-from omnigraph.engine.changes import DEFAULT_CHANGES
+from omnigraph.engine.changes import DEFAULT_CHANGES, DEFAULT_ENTRIES
 from omnigraph.engine.files.source_files import read_source
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.format_stamp import read_stamp
@@ -45,6 +45,7 @@ from omnigraph.storage.location import Location
 if TYPE_CHECKING:
     from omnigraph.engine.changes.diff import Diff
     from omnigraph.engine.changes.feed import BranchHistory, ChangeFeed
+    from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import ChangePage
     from omnigraph.engine.constraints.duplicates import Mode
     from omnigraph.engine.copying.copier import CopyResult
@@ -62,7 +63,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.schema_apply.apply import SchemaResult
     from omnigraph.engine.write.builder import WriteBlock
     from omnigraph.engine.write.mutate import MutationResult
-    from omnigraph.history import Branches, Commits
+    from omnigraph.history import Branches, CommitDetails, Commits, GraphStatus
     from omnigraph.notebook.draw import DrawInput, DrawOptions
     from omnigraph.notebook.picture import Picture
     from omnigraph.policy.policy import Policy
@@ -204,6 +205,31 @@ class Graph:
         from omnigraph.history import Commits
 
         return Commits(self.uri, self._reading)
+
+    def log(
+        self,
+        branch: str = MAIN,
+        *,
+        all_branches: bool = False,
+        actor: str | None = None,
+        limit: int | None = DEFAULT_ENTRIES,
+        stat: bool = True,
+    ) -> list[LogEntry]:
+        """The newest commits, each with how many entities of each type it changed; see `Commits.log`."""
+        return self.commits.log(branch, all_branches=all_branches, actor=actor, limit=limit, stat=stat)
+
+    def show(self, commit: str | Commit) -> CommitDetails[Diff]:
+        """A commit, on whatever branch it is, and what it changed against its first parent."""
+        from omnigraph.history import CommitDetails
+
+        found = self.commits.get(commit.id if isinstance(commit, Commit) else commit)
+        return CommitDetails(found, None if found.parent is None else self.diff(found.parent, found))
+
+    def status(self, branch: str = MAIN) -> GraphStatus:
+        """A branch at a glance: its newest commit, its rows, and how other branches stand beside main."""
+        from omnigraph.history import read_status
+
+        return read_status(self._reading(), parse_branch_name(branch))
 
     def snapshot(self, branch: str = MAIN) -> Snapshot:
         """A branch as it is now; later changes do not reach it."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from omnigraph.arguments import check_all_arguments, check_arguments
-from omnigraph.engine.changes import DEFAULT_CHANGES
+from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.changes import DEFAULT_CHANGES, DEFAULT_ENTRIES
 from omnigraph.engine.graph import lineage
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
@@ -16,7 +18,9 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import InvalidValue
 
 if TYPE_CHECKING:
+    from omnigraph.engine.changes.change import ChangeCounts
     from omnigraph.engine.changes.diff import Diff
+    from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import CommitPage
 
 
@@ -86,6 +90,28 @@ class Commits:
         wanted = (commit for commit in known if actor is None or commit.actor == actor)
         return lineage.newest_first(wanted)[:limit]
 
+    def log(
+        self,
+        branch: str = MAIN,
+        *,
+        all_branches: bool = False,
+        actor: str | None = None,
+        limit: int | None = DEFAULT_ENTRIES,
+        stat: bool = True,
+    ) -> builtins.list[LogEntry]:
+        """The newest commits of a branch, or of all, each with how many entities of each type it changed.
+
+        Of all branches, commits that merges took in are listed as well, and none comes before a commit that
+        was made from it. `stat=False` counts nothing, which is faster where commits changed much.
+        """
+        from omnigraph.engine.changes.log import LogRequest, read_log
+
+        if limit is not None and limit < 0:
+            raise InvalidValue(f"limit must not be negative, got {limit}")
+        opened = self._reading()
+        branches = opened.branch_names() if all_branches else [parse_branch_name(branch)]
+        return read_log(opened, LogRequest(tuple(branches), actor, limit, stat))
+
     def get(self, commit_id: str) -> Commit:
         """One commit, on whatever branch it is."""
         return self._reading().find_commit(commit_id)[1]
@@ -152,3 +178,113 @@ class Commits:
         from omnigraph.notebook.overview import commits_page
 
         return commits_page(self._reading())
+
+
+class Difference(Protocol):
+    """Changes that can be counted: those of a local graph, or of one behind a server."""
+
+    def stats(self) -> dict[str, ChangeCounts]:
+        """How many entities of each type differ."""
+
+
+D = TypeVar("D", bound=Difference)
+
+
+@dataclass(frozen=True)
+class CommitDetails(Generic[D]):
+    """A commit, and what it changed against its first parent."""
+
+    commit: Commit
+    changes: D | None = field(default=None, hash=False, compare=False)
+    """None for the first commit, which has no parent."""
+
+    def stat(self) -> Mapping[str, ChangeCounts]:
+        """How many entities of each type it changed, by `node:Name` and `edge:Name`."""
+        return {} if self.changes is None else self.changes.stats()
+
+
+@dataclass(frozen=True, slots=True)
+class BranchStatus:
+    """A branch beside main."""
+
+    name: str
+    head: Commit | None
+    """Its newest commit."""
+    ahead: int
+    """How many commits it has that main does not show."""
+    behind: int
+    """How many commits of main it lacks."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphStatus:
+    """A graph at a glance."""
+
+    uri: str
+    branch: str
+    head: Commit | None
+    """The newest commit of the branch."""
+    commits: int
+    """How many commits the branch shows."""
+    rows: Mapping[str, int] = field(hash=False)
+    """How many entities each type has on the branch, by `node:Name` and `edge:Name`."""
+    branches: tuple[BranchStatus, ...]
+    """All branches but main, by name."""
+    interrupted: int | None = None
+    """How many writes are on record that did not finish, or go on now; None when that is unknown."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as scripts read it."""
+        return {
+            "uri": self.uri,
+            "branch": self.branch,
+            "graph_commit_id": self.head.id if self.head else None,
+            "commits": self.commits,
+            "rows": dict(self.rows),
+            "branches": [
+                {
+                    "name": one.name,
+                    "graph_commit_id": one.head.id if one.head else None,
+                    "ahead": one.ahead,
+                    "behind": one.behind,
+                }
+                for one in self.branches
+            ],
+            "interrupted": self.interrupted,
+        }
+
+
+def compare_branches(histories: Mapping[str, Sequence[Commit]]) -> tuple[BranchStatus, ...]:
+    """Return how branches stand beside main; histories are newest first."""
+    main = {one.id for one in histories[MAIN]}
+    found = []
+    for name, history in sorted(histories.items()):
+        if name != MAIN:
+            own = {one.id for one in history}
+            head = next(iter(history), None)
+            found.append(BranchStatus(name, head, len(own - main), len(main - own)))
+    return tuple(found)
+
+
+def build_status(
+    uri: str,
+    rows: Mapping[str, int | None],
+    branch: str,
+    histories: Mapping[str, Sequence[Commit]],
+    interrupted: int | None = None,
+) -> GraphStatus:
+    """Return the status of a branch; histories are newest first."""
+    own = histories[branch]
+    counts = {key: count or 0 for key, count in rows.items()}
+    beside = compare_branches(histories)
+    return GraphStatus(uri, branch, next(iter(own), None), len(own), counts, beside, interrupted)
+
+
+def read_status(opened: OpenGraph, branch: str) -> GraphStatus:
+    """Return the status of a graph, on one of its branches."""
+    from omnigraph.engine.commit.recovery.sidecar import operations
+
+    states = {name: opened.load(name).state for name in {MAIN, branch, *opened.branch_names()}}
+    histories = {name: lineage.newest_first(state.commits.values()) for name, state in states.items()}
+    rows = {key: entry.row_count for key, entry in states[branch].entries().items()}
+    return build_status(opened.root.uri, rows, branch, histories, len(operations(opened.root)))

@@ -524,3 +524,23 @@ def test_writes_take_a_message(graph: AnyGraph) -> None:
     ]
     with pytest.raises(errors.InvalidValue, match="a commit message must not be blank"):
         graph.mutate(SET, {"name": "Noted", "age": 9}, branch="noted", message=" ")
+
+
+def test_the_log_counts_what_commits_changed(graph: AnyGraph) -> None:
+    rows = [{"name": "Logged"}, {"name": "Logged too"}]
+    graph.load(rows, type="Person", mode="append", branch="logged", from_="main", message="Two")
+    newest, older = graph.log("logged", limit=2)
+    assert newest.commit == graph.commits.list("logged")[0]
+    assert newest.changes == {"node:Person": og.ChangeCounts(inserted=2)}
+    assert (newest.branches, newest.is_upkeep, older.branches) == (("logged",), False, ())
+    assert graph.log("logged", limit=1, stat=False)[0].changes is None
+    assert newest.commit.id in {one.commit.id for one in graph.log(all_branches=True, limit=None, stat=False)}
+    assert graph.log("logged", actor="missing") == []
+    shown = graph.show(newest.commit)
+    assert (shown.commit, shown.stat()) == (newest.commit, newest.changes)
+    assert graph.show(graph.commits.list()[-1].id).stat() == {}
+    found = graph.status("logged")
+    assert (found.head, found.branch) == (newest.commit, "logged")
+    assert next(one for one in found.branches if one.name == "logged").ahead == 1
+    with pytest.raises(errors.BranchNotFound):
+        graph.log("missing")

@@ -79,6 +79,7 @@ CASES: dict[str, Case] = {
         ),
     ),
     "listCommits": Case("commits"),
+    "readLog": Case("log"),
     "getCommit": Case("commits/HEAD"),
     "list_queries": Case("queries"),
     "invoke_query": Case("queries/older_than", {"params": {"age": 25}}, denied=404),

@@ -36,7 +36,9 @@ DECLARED = Capability(Kind.CONTROL, frozenset({"--cluster", "--graph", "--profil
 LOCAL = Capability(Kind.LOCAL)
 
 CAPABILITIES: Mapping[str, Capability] = {
-    **dict.fromkeys(("query", "explain", "diff", "commit", "changes", "blob"), READS),
+    **dict.fromkeys(
+        ("query", "explain", "diff", "commit", "changes", "blob", "log", "show", "status"), READS
+    ),
     **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema"), WRITES),
     **dict.fromkeys(("embed", "algorithm"), Capability(Kind.DIRECT, UPKEEP.flags | {"--as"})),
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),

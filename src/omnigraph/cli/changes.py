@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -43,6 +43,8 @@ Ops = Annotated[
     typer.Option("--op", help="Only insert, update or delete; may be repeated.", metavar="OP"),
 ]
 
+Stat = Annotated[bool, typer.Option("--stat", help="Only count, type by type.")]
+
 SIGNS = {ChangeOperation.INSERT: "+", ChangeOperation.UPDATE: "~", ChangeOperation.DELETE: "-"}
 
 
@@ -75,7 +77,7 @@ def _list_values(image: EntityImage | None) -> dict[str, Any]:
     return {**ends, **image.properties}
 
 
-def stat_lines(stats: dict[str, ChangeCounts]) -> list[str]:
+def stat_lines(stats: Mapping[str, ChangeCounts]) -> list[str]:
     """Counts for people, a line for each type."""
     return [
         f"{key}: {stat.inserted} inserted, {stat.updated} updated, {stat.deleted} deleted"
@@ -182,6 +184,7 @@ def changes(
     types: Types = None,
     kinds: Kinds = None,
     ops: Ops = None,
+    stat: Stat = False,
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
@@ -189,9 +192,8 @@ def changes(
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
         return
-    _print_feed_page(
-        branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops
-    )
+    which: dict[str, Any] = {"since": since, "limit": limit, "types": types, "kinds": kinds, "ops": ops}
+    _print_feed_page(branch, uri, as_json=as_json, stat=stat, **which)
 
 
 @app.command()
@@ -219,9 +221,8 @@ def poll(
     if cursor is not None and start is not None:
         raise BadRequest("--cursor and --start are mutually exclusive")
     since = cursor or start or NOW
-    _print_feed_page(
-        branch, uri, as_json=as_json, since=since, limit=limit, types=types, kinds=kinds, ops=ops
-    )
+    which: dict[str, Any] = {"since": since, "limit": limit, "types": types, "kinds": kinds, "ops": ops}
+    _print_feed_page(branch, uri, as_json=as_json, **which)
 
 
 app.command()(baseline)
@@ -268,27 +269,43 @@ def commit_changes(
         print_text("no changes")
 
 
-def _print_feed_page(branch: str, uri: str | None, *, as_json: bool, **which: Any) -> None:
+def _print_feed_page(
+    branch: str, uri: str | None, *, as_json: bool, stat: bool = False, **which: Any
+) -> None:
     """Print the changes of a branch that a feed of the graph has, and where it ended."""
     with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
-        _print_feed(opened.changes(branch, **which), as_json=as_json)
+        _print_feed(opened.changes(branch, **which), as_json=as_json, stat=stat)
 
 
-def _print_feed(feed: ChangeFeed | RemoteChangeFeed, *, as_json: bool) -> None:
+def _print_feed(feed: ChangeFeed | RemoteChangeFeed, *, as_json: bool, stat: bool) -> None:
     if as_json:
-        blocks = [block.to_json() for block in feed]
+        blocks = [_count_block(block) if stat else block.to_json() for block in feed]
         print_json({"blocks": blocks, "cursor": feed.cursor, "caught_up": feed.caught_up})
         return
     for block in feed:
-        _print_block(block)
+        _print_block(block, stat=stat)
     # Last: a reader that has it has seen everything before it.
     print_text(f"cursor: {feed.cursor}")
 
 
-def _print_block(block: CommitChanges | RemoteCommitChanges) -> None:
+def _count_block(block: CommitChanges | RemoteCommitChanges) -> dict[str, Any]:
+    """A commit with the counts of its changes, as scripts read it."""
+    from omnigraph.engine.changes.feed import describe_cause
+
+    stats = block.stat()
+    return {
+        "cause": describe_cause(block.commit),
+        "stats": {key: one.to_json() for key, one in stats.items()},
+    }
+
+
+def _print_block(block: CommitChanges | RemoteCommitChanges, *, stat: bool) -> None:
     actor = f" actor={block.commit.actor}" if block.commit.actor else ""
     time = block.commit.time.isoformat(timespec="microseconds").replace("+00:00", "Z")
     print_text(f"commit {block.commit.id} {time}{actor}")
+    if stat:
+        print_text("\n".join(f"  {line}" for line in stat_lines(block.stat())))
+        return
     print_changes(block.changes, indent="  ")
 
 
@@ -322,7 +339,7 @@ def diff(
     types: Types = None,
     kinds: Kinds = None,
     ops: Ops = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Only count, type by type.")] = False,
+    stat: Stat = False,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 when anything differs.")
     ] = False,

@@ -65,6 +65,7 @@ COMMANDS: Mapping[str, Command] = {
     "init": Command("omnigraph.cli.init:app", "Create a new graph with a schema.", Plane.STORAGE),
     "lint": Command("omnigraph.cli.lint:app", "Check a query file against a schema.", Plane.STORAGE),
     "load": Command("omnigraph.cli.load:app", "Load files in one commit."),
+    "log": Command("omnigraph.cli.log:app", "List commits, newest first, with what each changed."),
     "login": Command("omnigraph.cli.login:app", "Keep the token of a server.", Plane.LOCAL),
     "logout": Command("omnigraph.cli.login:logout_app", "Forget the token of a server.", Plane.LOCAL),
     "mcp": Command("omnigraph.cli.mcp:app", "Offer a graph to a language model, over MCP."),
@@ -93,10 +94,12 @@ COMMANDS: Mapping[str, Command] = {
     "serve": Command(
         "omnigraph.cli.serve:app", "Serve a graph, or those of a cluster, over HTTP.", Plane.STORAGE
     ),
+    "show": Command("omnigraph.cli.log:show_app", "Show a commit and what it changed."),
     "snapshot": Command(
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),
     "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs.", Plane.PIPELINE),
+    "status": Command("omnigraph.cli.log:status_app", "Show a branch at a glance."),
     "ui": Command("omnigraph.cli.ui:app", "Explore a graph in the browser.", Plane.STORAGE),
     "version": Command(
         "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format.", Plane.LOCAL

@@ -13,9 +13,8 @@ from omnigraph.client.changes import ChangeFilterOptions, DiffMoment, DiffSummar
 from omnigraph.client.feed_pages import FeedPages, RemoteCommitChanges
 from omnigraph.client.snapshot import PinnedMoment
 from omnigraph.client.transport import Transport
-from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation
+from omnigraph.engine.changes.change import Change, ChangeCounts, count_tallies, tally_of
 from omnigraph.engine.changes.page import CommitPage
-from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.targets import to_microseconds
 from omnigraph.lang.query.statements import plain_value
@@ -57,6 +56,8 @@ class CountedDiff:
     def stats(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`."""
         return dict(self._summary.stats)
+
+    stat = stats
 
     def about(self) -> dict[str, Any]:
         """Return which moments were compared, and how much differs."""
@@ -149,23 +150,6 @@ class RemoteCommitDiff(CommitPages):
         while (call := self._page_after(page)) is not None:
             page = self._transport.send(call)
             yield from page.changes
-
-
-Tally = tuple[str, ChangeOperation]
-"""The table and the operation that a change counts for."""
-
-
-def tally_of(found: Change) -> Tally:
-    """Return what a change counts for."""
-    return table_key(found.kind, found.type_name), found.op
-
-
-def count_tallies(counted: Counter[Tally]) -> dict[str, ChangeCounts]:
-    """Return how many changes of each kind there are, by table."""
-    return {
-        key: ChangeCounts(*(counted[key, op] for op in ChangeOperation))
-        for key in dict.fromkeys(key for key, _ in counted)
-    }
 
 
 class RemoteChangeFeed(Iterator[RemoteCommitChanges]):

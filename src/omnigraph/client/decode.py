@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
+from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import ChangeBlock, ChangePage, CommitPage
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
@@ -40,6 +41,17 @@ def commit(found: Members) -> Commit:
         message=found.get("message"),
         operation=found.get("operation"),
     )
+
+
+def log_entries(found: Members) -> list[LogEntry]:
+    """Return the commits of a log."""
+    return [_log_entry(one) for one in found["commits"]]
+
+
+def _log_entry(found: Members) -> LogEntry:
+    counts = found["changes"]
+    changes = None if counts is None else {key: ChangeCounts(**one) for key, one in counts.items()}
+    return LogEntry(commit(found["commit"]), changes, tuple(found["branches"]))
 
 
 def optional_commit(found: Members | None) -> Commit | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from omnigraph.client import changes
 from omnigraph.client.calls import Call
 from omnigraph.client.changes import ChangeFilterOptions
-from omnigraph.engine.changes.change import Change
+from omnigraph.engine.changes.change import Change, ChangeCounts, count_tallies, tally_of
 from omnigraph.engine.changes.feed import AFTER, BEGINNING, describe_cause
 from omnigraph.engine.changes.page import ChangeBlock, ChangePage
 from omnigraph.engine.graph.lineage import Commit
@@ -22,6 +24,10 @@ class RemoteCommitChanges:
         self.changes = found
         self.cursor = cursor
         """Save it when the changes are processed: a feed resumes after this commit with it."""
+
+    def stat(self) -> Mapping[str, ChangeCounts]:
+        """How many entities of each type it changed, by `node:Name` and `edge:Name`."""
+        return count_tallies(Counter(map(tally_of, self.changes)))
 
     def to_json(self) -> dict[str, Any]:
         """The commit and all its changes as scripts read them."""

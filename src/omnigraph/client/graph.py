@@ -24,7 +24,8 @@ from omnigraph.client.snapshot import RemoteSnapshot, snapshot_of
 from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address, Transport, close_stream
 from omnigraph.client.write_block import RemoteWriteBlock
-from omnigraph.engine.changes import DEFAULT_CHANGES
+from omnigraph.engine.changes import DEFAULT_CHANGES, DEFAULT_ENTRIES
+from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import ChangePage
 from omnigraph.engine.export.export_request import BinaryStream, ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.graph.lineage import Commit
@@ -38,6 +39,7 @@ from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.graph import GranularityName, LoadMode, MergeStrategy
+from omnigraph.history import CommitDetails, GraphStatus, build_status
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
@@ -118,6 +120,29 @@ class RemoteGraph:
     def commits(self) -> RemoteCommits:
         """The commits: list, look up, find where two histories parted."""
         return RemoteCommits(self._transport)
+
+    def log(
+        self,
+        branch: str = MAIN,
+        *,
+        all_branches: bool = False,
+        actor: str | None = None,
+        limit: int | None = DEFAULT_ENTRIES,
+        stat: bool = True,
+    ) -> list[LogEntry]:
+        """The newest commits, each with how many entities of each type it changed; see `Graph.log`."""
+        return self.commits.log(branch, all_branches=all_branches, actor=actor, limit=limit, stat=stat)
+
+    def show(self, commit: str | Commit) -> CommitDetails[RemoteDiff]:
+        """A commit, on whatever branch it is, and what it changed against its first parent."""
+        found = self.commits.get(commit.id if isinstance(commit, Commit) else commit)
+        return CommitDetails(found, None if found.parent is None else self.diff(found.parent, found))
+
+    def status(self, branch: str = MAIN) -> GraphStatus:
+        """A branch at a glance: its newest commit, its rows, and how other branches stand beside main."""
+        histories = {name: self.commits.list(name) for name in {*self.branches.list(), branch}}
+        rows = {key: table.rows for key, table in self.snapshot(branch).tables.items()}
+        return build_status(self.uri, rows, branch, histories)
 
     def snapshot(self, branch: str = MAIN) -> RemoteSnapshot:
         """A branch as it is now; later changes do not reach it."""

@@ -9,7 +9,8 @@ from omnigraph.arguments import check_all_arguments, check_arguments
 from omnigraph.client import changes, reads, writes
 from omnigraph.client.compare import RemoteCommitDiff
 from omnigraph.client.transport import Transport
-from omnigraph.engine.changes import DEFAULT_CHANGES
+from omnigraph.engine.changes import DEFAULT_CHANGES, DEFAULT_ENTRIES
+from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import CommitPage
 from omnigraph.engine.graph import lineage
 from omnigraph.engine.graph.lineage import Commit
@@ -61,6 +62,24 @@ class RemoteCommits:
     ) -> builtins.list[Commit]:
         """The history of a branch, what it inherited included, newest first."""
         return select_commits(self._transport.send(reads.list_commits(branch)), actor, require_limit(limit))
+
+    def log(
+        self,
+        branch: str = MAIN,
+        *,
+        all_branches: bool = False,
+        actor: str | None = None,
+        limit: int | None = DEFAULT_ENTRIES,
+        stat: bool = True,
+    ) -> builtins.list[LogEntry]:
+        """The newest commits, each with how many entities of each type it changed; see `Graph.log`."""
+        how: reads.LogOptions = {
+            "all_branches": all_branches,
+            "actor": actor,
+            "limit": limit,
+            "stat": stat,
+        }
+        return self._transport.send(reads.read_log(branch, how))
 
     def get(self, commit_id: str) -> Commit:
         """One commit, on whatever branch it is."""

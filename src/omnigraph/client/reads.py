@@ -26,6 +26,8 @@ from omnigraph.client.calls import (
 from omnigraph.client.results import decode_arrow, decode_table, result_from_json
 from omnigraph.client.served_options import refuse_engine, require_known
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.changes import DEFAULT_ENTRIES
+from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
@@ -201,6 +203,35 @@ def _main_first(names: Sequence[str]) -> list[str]:
 def list_commits(branch: str) -> Call[list[Commit]]:
     """Return the history of a branch."""
     return Call("GET", "commits", decode_json(decode.commits), query_of(branch=parse_branch_name(branch)))
+
+
+class LogOptions(TypedDict, total=False):
+    """The options of a log: those of `Graph.log`."""
+
+    all_branches: bool
+    actor: str | None
+    limit: int | None
+    stat: bool
+
+
+def read_log(branch: str, options: LogOptions) -> Call[list[LogEntry]]:
+    """Return the newest commits, with how much each changed."""
+    require_known(LogOptions, options)
+    limit = options.get("limit", DEFAULT_ENTRIES)
+    if limit is not None and limit < 0:
+        raise InvalidValue(f"limit must not be negative, got {limit}")
+    query = query_of(
+        branch=parse_branch_name(branch),
+        all_branches=_flag(options.get("all_branches", False)),
+        actor=options.get("actor"),
+        limit="all" if limit is None else str(limit),
+        stat=_flag(options.get("stat", True)),
+    )
+    return Call("GET", "log", decode_json(decode.log_entries), query)
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def get_commit(commit_id: str) -> Call[Commit]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
+from omnigraph.engine.changes import DEFAULT_ENTRIES
+from omnigraph.errors import BadRequest
 from omnigraph.policy.actions import Action
 from omnigraph.server.requests import Call, branch_or_main
-from omnigraph.server.wire.commits import CommitListOutput, CommitOutput
+from omnigraph.server.wire.commits import CommitListOutput, CommitOutput, LogEntryOutput, LogOutput
 
 
 async def list_commits(call: Call) -> Response:
@@ -19,6 +21,41 @@ async def list_commits(call: Call) -> Response:
         return call.encode(CommitListOutput(commits=[CommitOutput.of(one) for one in commits.list(branch)]))
 
     return call.reply(await call.read(work))
+
+
+async def read_log(call: Call) -> Response:
+    """Return the newest commits of a branch, or of all, with how much each changed."""
+    branch, everything = branch_or_main(call.query("branch")), _flag(call, "all_branches", default=False)
+    graph, limit, stat = call.graph, _limit(call), _flag(call, "stat", default=True)
+    if everything:
+        for name in await call.look_up(graph.branches.list):
+            call.authorize(Action.READ, branch=name)
+    else:
+        call.authorize(Action.READ, branch=branch)
+    actor = call.query("actor")
+
+    def work() -> bytes:
+        found = graph.log(branch, all_branches=everything, actor=actor, limit=limit, stat=stat)
+        return call.encode(LogOutput(commits=[LogEntryOutput.of(one) for one in found]))
+
+    return call.reply(await call.read(work))
+
+
+def _limit(call: Call) -> int | None:
+    """Return how many commits are wanted; None for all."""
+    text = call.query("limit")
+    if text is None:
+        return DEFAULT_ENTRIES
+    if text != "all" and not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadRequest(f"'{text}' is not a number of commits", remedy="pass a number, or all")
+    return None if text == "all" else int(text)
+
+
+def _flag(call: Call, name: str, *, default: bool) -> bool:
+    text = call.query(name)
+    if text not in (None, "true", "false"):
+        raise BadRequest(f"`{name}` is true or false, not '{text}'")
+    return default if text is None else text == "true"
 
 
 async def get_commit(call: Call) -> Response:

@@ -29,6 +29,7 @@ HANDLERS: Mapping[str, Handler] = {
     "deleteBranch": branches.delete_branch,
     "mergeBranches": branches.merge_branches,
     "listCommits": commits.list_commits,
+    "readLog": commits.read_log,
     "getCommit": commits.get_commit,
     **DATA_HANDLERS,
     **UI_HANDLERS,

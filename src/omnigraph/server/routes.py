@@ -208,6 +208,21 @@ ROUTES: tuple[Route, ...] = (
     ),
     Route(
         method="GET",
+        path="log",
+        operation="readLog",
+        summary="The newest commits of a branch, or of all, with how many entities each changed.",
+        policy="read(b), of all branches if asked for",
+        params=(
+            BRANCH,
+            Param("all_branches", "Commits of all branches.", choices=("true", "false")),
+            Param("actor", "Only what this actor did."),
+            Param("limit", "At most so many commits, or all; 20, if not said."),
+            Param("stat", "Whether changes are counted; true, if not said.", choices=("true", "false")),
+        ),
+        response=commits.LogOutput,
+    ),
+    Route(
+        method="GET",
         path="commits/{commit_id}",
         operation="getCommit",
         summary="One commit, on whatever branch it is.",

@@ -8,9 +8,9 @@ from typing import Any
 
 from omnigraph.client.aio.transport import AsyncTransport
 from omnigraph.client.changes import ChangeFilterOptions, DiffSummary
-from omnigraph.client.compare import CommitPages, CountedDiff, Tally, count_tallies, tally_of
+from omnigraph.client.compare import CommitPages, CountedDiff
 from omnigraph.client.feed_pages import FeedPages, RemoteCommitChanges
-from omnigraph.engine.changes.change import Change, ChangeCounts
+from omnigraph.engine.changes.change import Change, ChangeCounts, Tally, count_tallies, tally_of
 from omnigraph.engine.changes.page import CommitPage
 
 

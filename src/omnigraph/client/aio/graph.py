@@ -24,11 +24,12 @@ from omnigraph.client.compare import name_moment
 from omnigraph.client.exports import Baseline
 from omnigraph.client.feed_pages import FeedPages
 from omnigraph.client.loads import RemoteLoadOptions, prepare_load
-from omnigraph.client.reads import MomentOptions, QueryOptions
+from omnigraph.client.reads import LogOptions, MomentOptions, QueryOptions
 from omnigraph.client.served_options import refuse_engine
 from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address
 from omnigraph.client.writes import MutateOptions
+from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import ChangePage
 from omnigraph.engine.export.export_request import BinaryStream, ExportFormatName, ExportOutput, ExportResult
 from omnigraph.engine.graph.lineage import Commit
@@ -41,6 +42,7 @@ from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.graph import LoadMode
+from omnigraph.history import CommitDetails, GraphStatus, build_status
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
@@ -120,6 +122,24 @@ class AsyncRemoteGraph:
     def commits(self) -> AsyncRemoteCommits:
         """The commits: list, look up, find where two histories parted."""
         return AsyncRemoteCommits(self._transport)
+
+    async def log(self, branch: str = MAIN, **how: Unpack[LogOptions]) -> list[LogEntry]:
+        """The newest commits, each with how many entities of each type it changed; see `Graph.log`."""
+        return await self.commits.log(branch, **how)
+
+    async def show(self, commit: str | Commit) -> CommitDetails[AsyncRemoteDiff]:
+        """A commit, on whatever branch it is, and what it changed against its first parent."""
+        found = await self.commits.get(commit.id if isinstance(commit, Commit) else commit)
+        if found.parent is None:
+            return CommitDetails(found)
+        return CommitDetails(found, await self.diff(found.parent, found))
+
+    async def status(self, branch: str = MAIN) -> GraphStatus:
+        """A branch at a glance: its newest commit, its rows, and how other branches stand beside main."""
+        names = {*(await self.branches.list()), branch}
+        histories = {name: await self.commits.list(name) for name in names}
+        rows = {key: table.rows for key, table in (await self.snapshot(branch)).tables.items()}
+        return build_status(self.uri, rows, branch, histories)
 
     async def snapshot(self, branch: str = MAIN) -> AsyncRemoteSnapshot:
         """A branch as it is now; later changes do not reach it."""

@@ -12,6 +12,8 @@ from omnigraph.client.aio.compare import AsyncRemoteCommitDiff
 from omnigraph.client.aio.transport import AsyncTransport
 from omnigraph.client.changes import ChangeFilterOptions, ChangePageOptions
 from omnigraph.client.history import find_merge_bases, require_limit, select_commits
+from omnigraph.client.reads import LogOptions
+from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import CommitPage
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
@@ -57,6 +59,10 @@ class AsyncRemoteCommits:
         """The history of a branch, what it inherited included, newest first."""
         require_limit(limit)
         return select_commits(await self._transport.send(reads.list_commits(branch)), actor, limit)
+
+    async def log(self, branch: str = MAIN, **how: Unpack[LogOptions]) -> builtins.list[LogEntry]:
+        """The newest commits, each with how many entities of each type it changed; see `Graph.log`."""
+        return await self._transport.send(reads.read_log(branch, how))
 
     async def get(self, commit_id: str) -> Commit:
         """One commit, on whatever branch it is."""

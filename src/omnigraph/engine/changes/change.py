@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.display.markup import FIRST_ROWS, Cell, Heading, render_html_table
 from omnigraph.display.text import format_count, format_value
-from omnigraph.engine.graph.layout import EntityKind, fnv1a64, split_key
+from omnigraph.engine.graph.layout import EntityKind, fnv1a64, split_key, table_key
 from omnigraph.errors import BadRequest
 from omnigraph.lang.values import Json
 
@@ -79,6 +80,23 @@ class ChangeCounts:
     def to_json(self) -> dict[str, int]:
         """The counts as scripts read them."""
         return {"inserted": self.inserted, "updated": self.updated, "deleted": self.deleted}
+
+
+Tally = tuple[str, ChangeOperation]
+"""The table and the operation that a change counts for."""
+
+
+def tally_of(found: Change) -> Tally:
+    """Return what a change counts for."""
+    return table_key(found.kind, found.type_name), found.op
+
+
+def count_tallies(counted: Counter[Tally]) -> dict[str, ChangeCounts]:
+    """Return how many changes of each kind there are, by table."""
+    return {
+        key: ChangeCounts(*(counted[key, op] for op in ChangeOperation))
+        for key in dict.fromkeys(key for key, _ in counted)
+    }
 
 
 @dataclass(frozen=True, slots=True)

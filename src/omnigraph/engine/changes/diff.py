@@ -220,8 +220,18 @@ class Diff:
 
     def stats(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`; no image is read."""
-        counted = {key: self._wanted.of(self._compare_table(key).stat) for key in self._tables}
+        counted = {key: self._wanted.of(self._count_table(key)) for key in self._tables}
         return {key: stat for key, stat in counted.items() if stat != ChangeCounts()}
+
+    stat = stats
+
+    def _count_table(self, key: str) -> ChangeCounts:
+        """Count the changes of a table; where one side has no rows, nothing is read."""
+        sides = (self.before.entries.get(key), self.after.entries.get(key))
+        before, after = (0 if side is None else side.row_count for side in sides)
+        if key not in self._pairs and 0 in (before, after) and None not in (before, after):
+            return ChangeCounts(inserted=after or 0, deleted=before or 0)
+        return self._compare_table(key).stat
 
     def __iter__(self) -> Iterator[Change]:
         return self.beyond(None)

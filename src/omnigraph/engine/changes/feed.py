@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
@@ -12,7 +12,7 @@ from typing import Any
 
 from omnigraph import failpoints
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.changes.change import ChangeFilter
+from omnigraph.engine.changes.change import ChangeCounts, ChangeFilter
 from omnigraph.engine.changes.diff import ChangePlace, Diff
 from omnigraph.engine.graph.lineage import Commit, walk_first_parents
 from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
@@ -143,6 +143,10 @@ class CommitChanges:
     changes: Diff
     cursor: str
     """Save it when the changes are processed: a feed resumes after this commit with it."""
+
+    def stat(self) -> Mapping[str, ChangeCounts]:
+        """How many entities of each type it changed, by `node:Name` and `edge:Name`."""
+        return self.changes.stats()
 
     def to_json(self) -> dict[str, Any]:
         """The commit and all its changes as scripts read them."""

@@ -6,6 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from heapq import heapify, heappop, heappush
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InvalidName, InvalidValue
@@ -107,6 +108,25 @@ def find_head(commits: Iterable[Commit]) -> Commit | None:
 def newest_first(commits: Iterable[Commit]) -> list[Commit]:
     """Return commits in the order of a log."""
     return sorted(commits, key=lambda commit: commit.order, reverse=True)
+
+
+def sort_children_first(commits: Mapping[str, Commit]) -> list[Commit]:
+    """Return commits of several branches by time, newest first, and none before a commit made from it.
+
+    Hosts may disagree about the time, so time alone does not order a merge and what it took in.
+    """
+    waiting = Counter(parent for one in commits.values() for parent in set(parents(one)) if parent in commits)
+    ready = [(-one.created_at, one.id) for one in commits.values() if not waiting[one.id]]
+    heapify(ready)
+    found = []
+    while ready:
+        commit = commits[heappop(ready)[1]]
+        found.append(commit)
+        for parent in set(parents(commit)) & commits.keys():
+            waiting[parent] -= 1
+            if not waiting[parent]:
+                heappush(ready, (-commits[parent].created_at, parent))
+    return found
 
 
 def walk_first_parents(commits: Mapping[str, Commit], start: str | None) -> Iterator[Commit]:

@@ -8,7 +8,7 @@ import msgspec
 
 from omnigraph.engine.merge.result import MergeResult
 from omnigraph.server.wire.base import Sparse, Wire
-from omnigraph.server.wire.commits import CommitOutput
+from omnigraph.server.wire.commits import ChangeCountsOutput, CommitOutput
 
 
 class BranchListOutput(Wire, frozen=True, kw_only=True):
@@ -54,14 +54,6 @@ class BranchMergeRequest(Wire, frozen=True, kw_only=True):
     resolutions: dict[str, Any] | None = None
     granularity: Literal["row", "property"] = "row"
     message: str | None = None
-
-
-class ChangeCountsOutput(Wire, frozen=True, kw_only=True):
-    """How many entities of a type came, changed and went."""
-
-    inserted: int
-    updated: int
-    deleted: int
 
 
 class BranchMergeOutput(Sparse, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.server.wire.base import Wire
@@ -47,6 +48,42 @@ class CommitOutput(Wire, frozen=True, kw_only=True):
     def of_optional(cls, commit: Commit | None) -> CommitOutput | None:
         """Return the body of a commit, if there is one."""
         return None if commit is None else cls.of(commit)
+
+
+class ChangeCountsOutput(Wire, frozen=True, kw_only=True):
+    """How many entities of a type came, changed and went."""
+
+    inserted: int
+    updated: int
+    deleted: int
+
+
+class LogEntryOutput(Wire, frozen=True, kw_only=True):
+    """A commit in a log; `changes` are counts by type, and null where they are unknown or not asked for."""
+
+    commit: CommitOutput
+    changes: dict[str, ChangeCountsOutput] | None
+    upkeep: bool
+    branches: list[str]
+
+    @classmethod
+    def of(cls, entry: LogEntry) -> LogEntryOutput:
+        """Return the body of an entry."""
+        counts = entry.changes
+        return cls(
+            commit=CommitOutput.of(entry.commit),
+            changes=None
+            if counts is None
+            else {key: ChangeCountsOutput(**one.to_json()) for key, one in counts.items()},
+            upkeep=entry.is_upkeep,
+            branches=list(entry.branches),
+        )
+
+
+class LogOutput(Wire, frozen=True, kw_only=True):
+    """The newest commits."""
+
+    commits: list[LogEntryOutput]
 
 
 class CommitListOutput(Wire, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from omnigraph.server.wire.base import Wire
-from omnigraph.server.wire.branches import ChangeCountsOutput
 from omnigraph.server.wire.changes import EntityChange
+from omnigraph.server.wire.commits import ChangeCountsOutput
 from omnigraph.server.wire.error_output import MergeConflictOutput
 
 
