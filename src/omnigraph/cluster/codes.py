@@ -104,6 +104,7 @@ CODES: Mapping[str, Code] = {
     "schema_apply_skipped": _warning("a schema was not applied because of an earlier failure"),
     "graph_schema_moved": _error("the live schema changed between the plan and the apply"),
     "graph_delete_failed": _error("a graph could not be deleted"),
+    "graph_delete_export_in_progress": _error("a graph is not deleted while an export of it runs"),
     "graph_delete_skipped": _warning("a graph was not deleted because of an earlier failure"),
     "payload_write_error": _error("a query, policy or pipeline could not be published"),
     "injected_failpoint": _error("a test interrupted the command"),

@@ -20,6 +20,7 @@ from omnigraph.cluster.root import ClusterRoot
 from omnigraph.cluster.sidecars import VERSION, Operation, Sidecar, remove_sidecar, write_sidecar
 from omnigraph.cluster.state import State
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.graph.export_marks import list_exports
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import InternalError, OmnigraphError, StorageFailure
 from omnigraph.graph import Graph
@@ -84,9 +85,10 @@ class GraphWork:
         reach(failpoints.CLUSTER_APPLY_AFTER_SCHEMA_APPLY)
 
     def delete(self, graph_id: str, approval_id: str | None) -> None:
-        """Remove a graph with all its data, while no writer holds a branch of it."""
+        """Remove a graph with all its data, while no writer holds a branch of it and no export reads it."""
         with ExitStack() as stack:
             self._hold_branches(graph_id, stack)
+            self._refuse_exports(graph_id)
             sidecar = self._begin(Operation.DELETE, graph_id, "", approval_id=approval_id)
             reach(failpoints.CLUSTER_APPLY_BEFORE_GRAPH_DELETE)
             self.root.objects.delete_prefix(self.root.graph(graph_id))
@@ -164,6 +166,13 @@ class GraphWork:
         except OmnigraphError:
             return  # a graph that does not open has no writers
         stack.enter_context(Root.at(place).locks.hold(branches))
+
+    def _refuse_exports(self, graph_id: str) -> None:
+        for running in list_exports(Root.at(self.root.graph(graph_id))):
+            raise Refused(
+                "graph_delete_export_in_progress",
+                f"{running.owner} exports graph '{graph_id}'; apply again when that has ended",
+            )
 
 
 def reach(point: str) -> None:

@@ -10,6 +10,7 @@ from omnigraph.engine.changes.change import ChangeFilter, parse_filter, require_
 from omnigraph.engine.changes.feed import AFTER, NOW
 from omnigraph.engine.export.export_part import ExportPart, list_parts
 from omnigraph.engine.export.row_writers import write_ndjson
+from omnigraph.engine.graph.export_marks import mark_pieces
 from omnigraph.policy.actions import Action
 from omnigraph.server.moments import authorize_moment, parse_moment, pin
 from omnigraph.server.requests import Call, branch_or_main
@@ -33,7 +34,8 @@ async def export(call: Call) -> Response:
     graph = call.graph
 
     def begin() -> Pieces:
-        return _export_pieces(_list_parts(call, pin(graph, moment), types))
+        pinned = pin(graph, moment)
+        return _marked(pinned, _export_pieces(_list_parts(call, pinned, types)))
 
     return await _stream_export(call, begin)
 
@@ -50,7 +52,7 @@ async def capture_baseline(call: Call) -> Response:
         since = NOW if pinned.commit is None else f"{AFTER}{pinned.commit.id}"
         feed = graph.changes(branch, since=since, types=asked.type, kinds=asked.kind, ops=asked.op)
         position = BaselinePosition(snapshot_commit_id=pinned.id, resume_cursor=feed.cursor)
-        return _baseline_pieces(_list_parts(call, pinned, _types(pinned, wanted)), position)
+        return _marked(pinned, _baseline_pieces(_list_parts(call, pinned, _types(pinned, wanted)), position))
 
     return await _stream_export(call, begin)
 
@@ -64,6 +66,11 @@ async def _stream_export(call: Call, begin: Callable[[], Pieces]) -> Response:
         release_all(slots)
         raise
     return await start_stream(call, begin, NDJSON, release=lambda: release_all(slots))
+
+
+def _marked(pinned: Snapshot, pieces: Pieces) -> Pieces:
+    """Show that the export runs, to others who would delete the graph."""
+    return mark_pieces(pinned_by(pinned)[0], pieces)
 
 
 def _list_parts(call: Call, pinned: Snapshot, types: Sequence[str] | None) -> list[ExportPart]:

@@ -9,6 +9,7 @@ from time import perf_counter
 
 from omnigraph.engine.branches.manage import create_branch, delete_branch
 from omnigraph.engine.commit.recovery import audit
+from omnigraph.engine.graph.export_marks import MARKS
 from omnigraph.engine.graph.lineage import RECOVERY_ACTOR, Commit
 from omnigraph.engine.graph.merge_pins import PINS, list_pinned_commits
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -186,7 +187,7 @@ def _require_removable(at: Location) -> None:
     if waiting:
         later = OpenGraph.open(replace(root, clock=lambda: wall_clock() + _LONG), read_only=True)
         abandoned = [one.load for one in find_staged_loads(later, LONGEST_LOAD)]
-        assert abandoned == [name for name in waiting if name != PINS]
+        assert abandoned == [name for name in waiting if name not in (PINS, MARKS)]
         assert list_pinned_commits(later) == frozenset()
 
 

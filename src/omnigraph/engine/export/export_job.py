@@ -29,6 +29,7 @@ from omnigraph.engine.export.export_request import (
 )
 from omnigraph.engine.export.row_writers import ENCODINGS
 from omnigraph.engine.files.atomic_output import FOLDERS, LANCE, PART, new_file, new_folder
+from omnigraph.engine.graph.export_marks import mark_export
 from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
 from omnigraph.engine.graph.root import shared_root
 from omnigraph.engine.graph.snapshot import Snapshot
@@ -96,10 +97,10 @@ def export_in_parts(graph: OpenGraph, snapshot: Snapshot, request: ExportRequest
     parts = list_parts(graph, snapshot, request.types)
     export = _Export(graph, snapshot, request, parts)
     if writes_one_file(request):
-        with new_file(place, overwrite=request.overwrite) as temporary:
+        with mark_export(graph), new_file(place, overwrite=request.overwrite) as temporary:
             types = export.into_file(temporary, place)
     else:
-        with new_folder(place, overwrite=request.overwrite) as temporary:
+        with mark_export(graph), new_folder(place, overwrite=request.overwrite) as temporary:
             types = export.into_folder(temporary, place)
     return ExportResult(snapshot.id, snapshot.branch, request.format, place, types)
 

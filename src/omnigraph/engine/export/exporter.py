@@ -22,6 +22,7 @@ from omnigraph.engine.export.export_request import (
 )
 from omnigraph.engine.export.row_writers import ANY_NDJSON, ENCODINGS
 from omnigraph.engine.files.atomic_output import FOLDERS, new_file, new_folder
+from omnigraph.engine.graph.export_marks import mark_export
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import StorageFailure
@@ -34,7 +35,8 @@ def export(graph: OpenGraph, snapshot: Snapshot, request: ExportRequest) -> Expo
         return export_in_parts(graph, snapshot, request)
     place = resolve_output(request)
     parts = list_parts(graph, snapshot, request.types)
-    with stage("export", tasks=len(parts), rows=sum(part.rows for part in parts)) as exporting:
+    rows = sum(part.rows for part in parts)
+    with mark_export(graph), stage("export", tasks=len(parts), rows=rows) as exporting:
         done = _write_parts(_Writer(request, exporting), place, parts, request)
     output = place if isinstance(place, Path) else None
     return ExportResult(snapshot.id, snapshot.branch, request.format, output, tuple(done))

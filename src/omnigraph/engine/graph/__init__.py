@@ -10,6 +10,7 @@ targets.py, branch_names.py    parse what a user wants to read (branch, commit, 
 publish.py                     the compare-and-swap of the manifest
 table_forks.py                 a branch's own copy of a table, created by its first write
 ancestry.py, merge_pins.py     ancestors of commits across branches, and pins of running merges
+export_marks.py                marks of running exports, which keep a graph from being deleted
 schema_files.py, table_types.py   the schema as files, its types as tables, their columns
 format_stamp.py, migrations.py, legacy_commits.py   storage formats, and migrating old ones
 relocation.py                  rewrite the forks of a graph that was moved

@@ -23,6 +23,7 @@ from omnigraph.engine.commit.recovery.drift import resolve_drift
 from omnigraph.engine.commit.recovery.sweep import recover_branch, sweep
 from omnigraph.engine.commit.schema_lock import recover_stale_lock_if_free
 from omnigraph.engine.graph.coordinator import LoadedBranch
+from omnigraph.engine.graph.export_marks import remove_expired_marks
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.merge_pins import list_pinned_commits, remove_expired_pins
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -152,6 +153,7 @@ def cleanup(
         remove_bases(graph, unneeded, [loaded.identity for loaded in branches.values()])
         orphans = remove_orphan_tables(graph, orphans)
         remove_expired_pins(graph)
+        remove_expired_marks(graph)
         remove_staged_loads(graph, loads)
         # Handles of removed versions would only fail later.
         graph.root.tables.forget()
