@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests import python_process
 
 
 def kill_runs(folder: Path) -> dict[str, int]:
     """The process that was killed in each folder, by the name of the folder."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.pipeline.declared.dying", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
+    done = python_process.run(
+        "-m", "tests.pipeline.declared.dying", str(folder), cwd=Path(__file__).resolve().parents[3]
+    )
+    assert done.returncode == 0, done.stderr
     found = {}
     for line in done.stdout.splitlines():
         name, pid, status = line.split()

@@ -136,7 +136,7 @@ def test_a_retry_whose_bounds_can_no_longer_be_read_needs_a_new_run(
     target = again.targets["graph.team"]
     assert (again.status, target.status, target.retryable) == ("failed", "failed", False), target.error
     assert target.error is not None
-    assert target.error["code"] == "historical_version_reclaimed"
+    assert target.error["code"] == "version_reclaimed"
     assert people(made.graph("team")) == []
     assert run(pipeline, SparkExtract(pipeline, spark)).status == "succeeded"
     assert people(made.graph("team")) == ["a@x"]
