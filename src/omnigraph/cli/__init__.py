@@ -9,6 +9,7 @@
     served.py, credentials.py      a graph behind a server, and the tokens of servers
     conversion.py                  converts texts, choices and files without pydantic
     output.py, result_output.py, progress.py   what is printed
+    shell_session.py, shell_commands.py, shell_prompt.py   what `omnigraph shell` keeps, does and shows
     reference.py                   generates docs/cli.md and help.txt from all of this
 
 Every other file is the command of its name. login.py has logout as well, query.py has explain, and changes.py

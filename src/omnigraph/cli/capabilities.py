@@ -44,7 +44,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
     **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
     # A served graph knows its actor by the token.
-    "mcp": WRITES,
+    **dict.fromkeys(("mcp", "shell"), WRITES),
     "serve": Capability(Kind.DIRECT, frozenset({"--cluster", "--store", "--profile"})),
     "ui": Capability(Kind.DIRECT, frozenset({"--store", "--profile", "--as"})),
     "schema plan": Capability(Kind.DIRECT, frozenset({"--store", "--profile"})),
@@ -59,7 +59,7 @@ CAPABILITIES: Mapping[str, Capability] = {
 }
 
 NAMES_ITS_AUTHOR = frozenset(
-    {"mutate", "load", "branch merge", "schema apply", "embed", "mcp", "ui"}
+    {"mutate", "load", "branch merge", "schema apply", "embed", "mcp", "shell", "ui"}
     | {"pipeline run", "pipeline retry", "algorithm", "cluster apply", "cluster approve"}
 )
 ECHOES_ITS_WRITE = frozenset(

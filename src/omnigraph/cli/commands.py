@@ -94,6 +94,7 @@ COMMANDS: Mapping[str, Command] = {
     "serve": Command(
         "omnigraph.cli.serve:app", "Serve a graph, or those of a cluster, over HTTP.", Plane.STORAGE
     ),
+    "shell": Command("omnigraph.cli.shell:app", "Ask a graph question after question, at a prompt."),
     "show": Command("omnigraph.cli.log:show_app", "Show a commit and what it changed."),
     "snapshot": Command(
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
