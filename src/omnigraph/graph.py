@@ -401,16 +401,19 @@ class Graph:
         engine: EngineName = "auto",
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
         message: str | None = None,
         progress: ProgressListener | None = None,
     ) -> LoadResult:
         """Load files or rows on a branch: all of them, in one commit, or nothing.
 
         `data` are paths, folders, patterns such as `data/*.parquet` and `s3://` URIs of NDJSON, Parquet,
-        CSV, Arrow and Lance, one or several; or rows of one `type`: a list of dictionaries, an Arrow table or
-        stream, a DataFrame of pandas, polars or Spark; or such rows of several types, as in
-        `{"Person": people, "Knows": knows}`. `mapping` says how columns become properties where
-        their names do not. A branch that is missing is made from `from_`, if the load is right.
+        CSV, Arrow and Lance, one or several; or rows of one `type`: dictionaries in a list or an iterator, an
+        Arrow table or stream, a frame of pandas, polars (lazy, too) or Spark, a relation of DuckDB; or rows
+        and paths of several types, as in `{"Person": people, "Knows": "knows.csv"}`. With `type`, JSON lines
+        hold the properties alone. `mapping` says how columns become properties where their names do not. A
+        branch that is missing is made from `from_`, if the load is right. `dry_run` checks everything and
+        commits nothing.
 
         `skip_bad` leaves wrong records out instead of refusing the load; either way all of them go to the
         file `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
@@ -423,7 +426,7 @@ class Graph:
         from omnigraph.engine.write.transaction import Author
         from omnigraph.lineage import describe_inputs, record_run
 
-        opened, chosen = self._writing(), _mode(mode)
+        opened, chosen = self._reading() if dry_run else self._writing(), _mode(mode)
         how = (_mapping(mapping), engine, self.schema, opened.root)
         with (
             progress_to(progress),
@@ -432,7 +435,12 @@ class Graph:
             open_inputs(data, type, *how) as spool,
         ):
             request = LoadRequest(
-                spool.files, chosen, skip_bad, None if rejects is None else Path(rejects), spool.mapping
+                spool.files,
+                chosen,
+                skip_bad,
+                None if rejects is None else Path(rejects),
+                spool.mapping,
+                dry_run,
             )
             author = Author(parse_branch_name(branch), actor, message=message)
             choose = partial(select_engine, engine, at_hand=spool.engine)

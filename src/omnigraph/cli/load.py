@@ -77,8 +77,11 @@ def load(
     ] = None,
     type_name: Annotated[
         str | None,
-        typer.Option("--type", help="The type of all rows, for --format spark:NAME.", metavar="TYPE"),
+        typer.Option(
+            "--type", help="The type of all rows; lines of JSON then hold properties alone.", metavar="TYPE"
+        ),
     ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything, and commit nothing.")] = False,
     engine: EngineBySize = "auto",
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave wrong records out instead of refusing the load.")
@@ -93,7 +96,7 @@ def load(
     """Load NDJSON, Parquet, CSV, Arrow, Lance, or what Spark reads, in one commit: everything, or nothing."""
     uri = resolve_graph(place=place)
     actor = resolve_actor(uri)
-    if mode is Mode.OVERWRITE:
+    if mode is Mode.OVERWRITE and not dry_run:
         require_consent(f"overwriting types on branch '{branch}'", uri, as_json=as_json)
     with open_graph(uri) as opened:
         done = opened.load(
@@ -107,11 +110,13 @@ def load(
             actor=actor,
             skip_bad=skip_bad,
             rejects=rejects,
+            dry_run=dry_run,
             message=message,
         )
         place = opened.uri
     text = (
-        f"loaded {place} on branch {branch} with {mode}: {done.total} entities across "
+        f"{'would load' if dry_run else 'loaded'} {place} on branch {branch} with {mode}: "
+        f"{done.total} entities across "
         f"{len(done.nodes)} node types and {len(done.edges)} edge types"
     )
     # The actor of a served write is known by its commit.
@@ -120,7 +125,8 @@ def load(
     if done.skipped:
         print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
     print_pending(done.pending_indexes)
-    echo_write("load", place)
+    if not dry_run:
+        echo_write("load", place)
 
 
 def _open_inputs(

@@ -48,6 +48,7 @@ class RemoteLoadOptions(TypedDict, total=False):
     engine: EngineName
     skip_bad: bool
     rejects: str | os.PathLike[str] | None
+    dry_run: bool
     message: str | None
 
 
@@ -105,7 +106,10 @@ def prepare_load(data: Any, mode: str, options: RemoteLoadOptions) -> PreparedLo
     refuse_actor(options.get("actor"))
     refuse_engine(options.get("engine", "auto"))
     refuse_given(
-        mapping=options.get("mapping"), skip_bad=options.get("skip_bad"), rejects=options.get("rejects")
+        mapping=options.get("mapping"),
+        skip_bad=options.get("skip_bad"),
+        rejects=options.get("rejects"),
+        dry_run=options.get("dry_run"),
     )
     type_name = options.get("type")
     target = LoadTarget(mode, options.get("branch", MAIN), options.get("from_"), options.get("message"))
@@ -162,7 +166,13 @@ def _drain(sink: io.BytesIO) -> bytes:
 
 
 def _files_call(data: Any, type_name: str | None, target: LoadTarget) -> PreparedLoad:
-    with receive_pipes(require_paths(data, type_name)) as inputs:
+    paths = require_paths(data, type_name)
+    if type_name is not None:
+        raise BadRequest(
+            "a server takes rows of a type, and files that tell their types themselves",
+            remedy="read the file as a frame and load that, or leave `type` out",
+        )
+    with receive_pipes(paths) as inputs:
         files = find_inputs(inputs)
         if not _are_few_lines(files):
             _require_sendable(inputs, files)

@@ -278,6 +278,9 @@ class _Load:
         first = begin(graph, author if source is None else replace(author, branch=source))
         # Files are read once, and before the branch's lock may be needed: others can write meanwhile.
         attempts = _Attempts(self, first.schema)
+        if self.request.dry_run:
+            attempts.prepare(first)
+            return self._result(attempts.strategy, None)
         if source is None:
             making: AbstractContextManager[bool] = nullcontext(False)
         else:

@@ -102,6 +102,8 @@ class LoadRequest:
     """Where all that is left out goes, with the reasons."""
     mapping: InputMapping | None = None
     """How columns become properties, where names alone are not enough."""
+    dry_run: bool = False
+    """Whether everything is checked and nothing is committed."""
 
 
 class _WithNulls(Protocol):

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from math import isnan
 from typing import Any, Protocol, cast
 
@@ -19,7 +20,8 @@ from omnigraph.arguments import require_path
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_types import END_NAMES
-from omnigraph.engine.load.sources.mapping import InputMapping
+from omnigraph.engine.load.sources.input_files import cover_path
+from omnigraph.engine.load.sources.mapping import InputMapping, MappingEntry, name_types
 from omnigraph.engine.load.sources.pipes import receive_pipes
 from omnigraph.engine.load.sources.plan import file_of
 from omnigraph.engine.load.sources.spark_source import SparkSource
@@ -30,6 +32,9 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors, write_rows
 from omnigraph.yaml_text import yaml_error
+
+_ROWS_AT_ONCE = 65_536
+"""So many rows of an iterator are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +136,14 @@ def open_inputs(
 ) -> Iterator[Spool]:
     """Open the inputs of a load as files and a mapping."""
     with ExitStack() as spools:
-        if is_table(data) or (type_name is not None and _is_nothing(data)):
-            spool = spools.enter_context(spool_rows(data, type_name, catalog, root))
-        elif type_name is None and _is_by_type(data):
-            each = [
-                spools.enter_context(spool_rows(rows, name, catalog, root)) for name, rows in data.items()
-            ]
-            at_hand = next((one.engine for one in each if one.engine is not None), None)
-            spool = Spool(tuple(file for one in each for file in one.files), at_hand)
-        else:
-            spool = Spool(spools.enter_context(receive_pipes(require_paths(data, type_name))))
+        by_type = data if type_name is None and _is_by_type(data, catalog) else {type_name: data}
+        each = [
+            spools.enter_context(_open_input(rows, name, catalog, root)) for name, rows in by_type.items()
+        ]
+        at_hand = next((one.engine for one in each if one.engine is not None), None)
+        spool = Spool(tuple(file for one in each for file in one.files), at_hand)
+        entries = [entry for one in each if one.mapping is not None for entry in one.mapping.entries]
+        mapping = name_types(mapping, entries) if entries else mapping
         if mapping is None or not mapping.computing:
             yield replace(spool, mapping=mapping)
             return
@@ -156,14 +159,70 @@ def open_inputs(
 
 
 @contextmanager
-def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
+def _open_input(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
+    """Open rows, or files, of one type; without a name files show their types themselves."""
+    if is_table(data) or (type_name is not None and _is_nothing(data)):
+        with spool_rows(data, type_name, catalog, root) as spool:
+            yield spool
+        return
+    if type_name is not None and isinstance(data, Iterator):
+        with _spool_iterator(data, type_name, catalog) as spool:
+            yield spool
+        return
+    paths = require_paths(data, type_name)
+    entry = None if type_name is None else _entry(find_type(catalog, type_name), paths)
+    with receive_pipes(paths) as files:
+        yield Spool(files, mapping=None if entry is None else InputMapping("<types>", (entry,)))
+
+
+def _entry(key: str, paths: Sequence[str | os.PathLike[str]]) -> MappingEntry:
+    """What says that all files behind paths have rows of one type."""
+    kind, _, name = key.partition(":")
+    files = tuple(pattern for path in paths for pattern in cover_path(os.fspath(path)))
+    return MappingEntry(files, type=name) if kind == "node" else MappingEntry(files, edge=name)
+
+
+@contextmanager
+def _spool_iterator(data: Iterator[Any], type_name: str, catalog: Catalog) -> Iterator[Spool]:
+    """Rows that are made one by one, or table by table, as one file for each of many rows."""
+    key = find_type(catalog, type_name)
+    with TemporaryFolder("rows") as folder:
+        files: list[PassedRows] = []
+        before = 0
+        for part in _tables(data, type_name):
+            rows = part.read_all() if isinstance(part, pa.RecordBatchReader) else part
+            file = folder / str(len(files)) / file_of(key)
+            with wrap_temporary_errors():
+                file.parent.mkdir(parents=True)
+            write_rows(file, rows.schema, rows.to_batches())
+            files.append(PassedRows(str(file), key.partition(":")[2], before))
+            before += rows.num_rows
+        if not files:
+            with spool_rows([], type_name, catalog, None) as spool:
+                yield spool
+            return
+        yield Spool(tuple(files))
+
+
+def _tables(data: Iterator[Any], type_name: str) -> Iterator[pa.Table | pa.RecordBatchReader]:
+    for first in data:
+        if is_table(first):
+            yield as_arrow(first)
+        elif isinstance(first, Mapping):
+            yield as_arrow([first, *islice(data, _ROWS_AT_ONCE - 1)])
+        else:
+            raise _unreadable(first, type_name, " in an iterator")
+
+
+@contextmanager
+def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root | None) -> Iterator[Spool]:
     """Rows as Arrow files named after their type; they are there while the block lasts."""
     if type_name is None:
         raise BadRequest(
             "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
         )
     key = find_type(catalog, type_name)
-    if is_frame(data):
+    if root is not None and is_frame(data):
         with get_frames().spool_frame(data, root, key) as spool:
             yield spool
         return
@@ -188,8 +247,6 @@ def require_paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[s
     if odd:
         # Of a list that has rows as well, what is no row is to blame.
         raise _unreadable(min(odd, key=lambda one: isinstance(one, Mapping)), type_name, " in a list")
-    if type_name is not None:
-        raise BadRequest("files tell their types themselves", remedy="leave `type` out")
     for path in given:
         require_path(path)
     return given
@@ -197,7 +254,7 @@ def require_paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[s
 
 def _may_be_paths(data: object, type_name: str | None) -> bool:
     if type_name is not None:
-        return isinstance(data, list | tuple)  # a generator was to give rows, and is not begun
+        return isinstance(data, list | tuple)
     return isinstance(data, Iterable) and not isinstance(data, Mapping | bytes)
 
 
@@ -206,8 +263,8 @@ def _unreadable(what: object, type_name: str | None, where: str = "") -> BadRequ
     rows = "a list of dictionaries, an Arrow table or stream, or a DataFrame"
     if type_name is not None:
         return BadRequest(
-            f"a load of '{shorten_legibly(type_name)}' takes rows, and no {found}",
-            remedy=f"give {rows}; of rows that are made one by one, `list(rows)`",
+            f"a load of '{shorten_legibly(type_name)}' takes rows or paths, and no {found}",
+            remedy=f"give {rows}, an iterator of these, or paths",
         )
     return BadRequest(
         f"a load takes names of files, and no {found}",
@@ -215,14 +272,14 @@ def _unreadable(what: object, type_name: str | None, where: str = "") -> BadRequ
     )
 
 
-def _is_by_type(data: object) -> bool:
-    """Whether an input is rows of several types, by their names."""
-    return (
-        isinstance(data, Mapping)
-        and bool(data)
-        and all(
-            isinstance(name, str) and (is_table(rows) or _is_nothing(rows)) for name, rows in data.items()
-        )
+def _is_by_type(data: object, catalog: Catalog) -> bool:
+    """Whether an input is rows or files of several types, by their names; a single row is none."""
+    if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
+        return False
+    known = {*catalog.nodes, *catalog.edges}
+    return any(
+        name.rpartition(":")[2] in known or is_table(rows) or _is_nothing(rows) or isinstance(rows, Iterator)
+        for name, rows in data.items()
     )
 
 
@@ -267,12 +324,23 @@ def is_table(data: object) -> bool:
         hasattr(data, "__arrow_c_stream__")
         or isinstance(data, pa.RecordBatch | SparkSource)
         or _is_rows(data)
+        or _collect(data) is not None
     )
 
 
 def _is_rows(data: object) -> bool:
     """Whether an input is a list of dictionaries, one for each row."""
     return isinstance(data, list | tuple) and bool(data) and all(isinstance(row, Mapping) for row in data)
+
+
+def _collect(data: object) -> Callable[[], Any] | None:
+    """What computes a query that was not run yet: a LazyFrame of polars, or a relation of DuckDB."""
+    kind = type(data)
+    if kind.__module__.startswith("polars.") and kind.__name__ == "LazyFrame":
+        found: Callable[[], Any] = data.collect  # type: ignore[attr-defined]
+        return found
+    names = ("fetch_arrow_reader", "arrow")
+    return next((one for name in names if callable(one := getattr(data, name, None))), None)
 
 
 def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
@@ -288,6 +356,8 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         if _is_rows(data):
             names = dict.fromkeys(name for row in data for name in row)
             return pa.table({name: _column(name, [row.get(name) for row in data]) for name in names})
+        if not hasattr(data, "__arrow_c_stream__") and (collect := _collect(data)) is not None:
+            return as_arrow(collect())
         return pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
         raise BadRequest(f"these rows cannot be read as Arrow: {_reason(failure)}") from failure

@@ -327,6 +327,8 @@ class Split:
     first_line: int = 1
     offset: int = 0
     """Where the data begins in the file, decompressed."""
+    table: str | None = None
+    """The table of all rows, where a line holds properties alone and no type."""
 
 
 def oversized_line_remedy(file: str, begin: int) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, NoReturn
 
@@ -33,7 +33,7 @@ from omnigraph.engine.rows.uniform_lines import read_uniform_lines
 from omnigraph.engine.rows.violations import Numbers, Violation
 from omnigraph.errors import ResourceLimitExceeded
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.lang.types import ValueType
+from omnigraph.lang.types import INTEGERS, ValueType
 from omnigraph.lang.values import shorten_legibly
 
 RESERVED = frozenset(
@@ -59,6 +59,8 @@ _SPACE = _BLANK + b"\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _ALLOWED = {"type": ("type", "data"), "edge": ("edge", "from", "to", "data")}
 _NO_DATA: dict[str, Any] = {}
+_LARGEST_WHOLE_FLOAT = 2**53
+"""From here on a float stands for several integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,12 @@ def parse_split(split: Split, catalog: Catalog, limits: Limits | None = None) ->
         data.count(b"\n", end) + (end < len(data) and data[-1:] != b"\n"),
     )
     kept = Split(
-        split.file, data[begin:end], split.file_number, split.first_line + before, split.offset + begin
+        split.file,
+        data[begin:end],
+        split.file_number,
+        split.first_line + before,
+        split.offset + begin,
+        split.table,
     )
     parsed = _read_lines(kept, catalog, limits or Limits())
     return replace(parsed, lines=parsed.lines + before + after)
@@ -124,7 +131,10 @@ def _read_lines(split: Split, catalog: Catalog, limits: Limits) -> ParsedSplit:
     lines = Lines(split.data)
     _check_limits(split, lines, limits)
     reader = LineReader(split, catalog)
-    reader.read_singly(lines, reader.read_together(lines))
+    if split.table is None:
+        reader.read_singly(lines, reader.read_together(lines))
+    else:
+        reader.read_rows(lines, split.table)
     return reader.parsed(lines)
 
 
@@ -200,6 +210,28 @@ class LineReader:
                 continue
             if not self._took(number, line, record):
                 self._closely(number, line)
+
+    def read_rows(self, lines: Lines, key: str) -> None:
+        """Take or refuse lines that hold the properties of one type, and the ends of edges."""
+        kind, _, name = key.partition(":")
+        group = self._named("type" if kind == "node" else kind, name)
+        assert group is not None, "a load of rows names a type that exists"
+        whole = [each for each, type_ in group.properties.items() if type_.scalar in INTEGERS]
+        for number in np.flatnonzero(~lines.blank()).tolist():
+            place = self.split.first_line + number
+            try:
+                record = _strict_json(lines.line(number), place)
+                if not isinstance(record, dict):
+                    _refuse(place, "a row must be one JSON object")
+                ends = _take_ends(record, group, place) if group.is_edge else ()
+            except _BadLine as wrong:
+                self.violations.append(Violation(self.split.file, place, None, str(wrong)))
+                continue
+            _make_whole(record, whole)
+            group.numbers.append(number)
+            group.data.append(record)
+            group.sources += ends[:1]
+            group.targets += ends[1:]
 
     def parsed(self, lines: Lines) -> ParsedSplit:
         """What all lines raw."""
@@ -323,6 +355,30 @@ def _check_member(record: Mapping[str, Any], name: str, place: int) -> None:
     elif not isinstance(record[name], dict if name == "data" else str):
         wanted = "an object" if name == "data" else "a string"
         _refuse(place, f"graph batch field '{name}' must be {wanted}, got {format_json(record[name])}")
+
+
+def _take_ends(record: dict[str, Any], group: _Group, place: int) -> tuple[str, str]:
+    """Remove the ends of an edge from a row, and return them; they have the names that columns may have."""
+    ends: list[str] = []
+    for names in (("from", SOURCE, "source"), ("to", TARGET, "target")):
+        found = next((name for name in names if name in record and name not in group.properties), None)
+        if found is None:
+            _refuse(place, f"graph batch record requires field '{names[0]}'")
+        value = record.pop(found)
+        if isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            _refuse(place, f"graph batch field '{names[0]}' must be a string, got {format_json(value)}")
+        ends.append(value)
+    return ends[0], ends[1]
+
+
+def _make_whole(record: dict[str, Any], names: Sequence[str]) -> None:
+    """Turn floats without a fraction into integers: frames write these where a value is missing."""
+    for name in names:
+        value = record.get(name)
+        if type(value) is float and value.is_integer() and abs(value) <= _LARGEST_WHOLE_FLOAT:
+            record[name] = int(value)
 
 
 def _strict_json(line: bytes, place: int) -> Any:

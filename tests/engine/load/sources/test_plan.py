@@ -197,7 +197,7 @@ def test_a_folder_that_is_no_lance_table_is_reported(tmp_path: Path) -> None:
 
 def test_records_take_no_mapping(tmp_path: Path) -> None:
     (tmp_path / "n.ndjson").write_bytes(NOTE)
-    mapping = build_mapping({"inputs": [{"files": "*.ndjson", "type": "Note"}]})
+    mapping = build_mapping({"inputs": [{"files": "*.ndjson", "type": "Note", "drop": "x"}]})
     with pytest.raises(BadRequest, match="has records that say themselves what they are"):
         plan(tmp_path / "n.ndjson", mapping=mapping)
 

@@ -104,6 +104,15 @@ def pattern(text: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
+def cover_path(path: str) -> tuple[str, ...]:
+    """Patterns for a file, the files below a folder, or those that a pattern means."""
+    name = path.rstrip("/") or path
+    if _MAGIC.search(name) and not os.path.lexists(name):
+        return (name, f"{name}/**/*")
+    plain = re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", name)
+    return (plain, f"{plain}/**/*")
+
+
 # --- this machine --------------------------------------------------------------------------------
 
 

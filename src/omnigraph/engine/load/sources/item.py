@@ -128,7 +128,8 @@ class Item:
     size: int
     """About how many bytes it has, for progress and balance."""
     mapping: Columns | None = None
-    """How columns become properties; None where each record says what it is."""
+    """How columns become properties; None where each record says what it is. Of lines that are rows of one
+    type it names only that type."""
     first_row: int = 0
     """How many rows of the file come before the item, where that is known without reading."""
     rows: tuple[int, ...] = ()

@@ -181,7 +181,8 @@ def read_item(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
 def _records(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
     line = 1
     for block in line_blocks(item, reader.limits):
-        split = Split(item.file, block.data, item.file_number, line, block.offset)
+        table = None if item.mapping is None else item.mapping.key
+        split = Split(item.file, block.data, item.file_number, line, block.offset, table)
         found = reader.read(split)
         line += found.lines
         yield found
@@ -253,7 +254,7 @@ def _runs(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
 
 
 def _is_small(item: Item) -> bool:
-    return item.format is Format.NDJSON and not item.begin and item.size <= SMALL
+    return item.format is Format.NDJSON and item.mapping is None and not item.begin and item.size <= SMALL
 
 
 def _is_next(held: Item, item: Item) -> bool:

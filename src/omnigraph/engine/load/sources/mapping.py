@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,6 +22,9 @@ from omnigraph.yaml_text import YamlValue, read_yaml, read_yaml_text, to_yaml_va
 
 EVERYTHING = ("*",)
 """In `drop`: every column that is not named otherwise and no property."""
+
+EVERY_FILE = ("**/*",)
+"""In `files`: all of them."""
 
 ENDS = ("from", "to")
 
@@ -90,6 +93,21 @@ class InputMapping:
             _check_entry(entry, catalog, partial(_refuse, self.name, entry.place))
 
 
+def name_types(mapping: InputMapping | None, types: Sequence[MappingEntry]) -> InputMapping:
+    """The mapping of a load whose caller named the types of files; entries without a type take them."""
+    if mapping is None:
+        return InputMapping("<types>", tuple(types))
+    own = [entry for entry in mapping.entries if entry.type is not None or entry.edge is not None]
+    untyped = [entry for entry in mapping.entries if entry not in own]
+    merged = [
+        replace(entry, files=named.files, type=named.type, edge=named.edge)
+        for named in types
+        for entry in untyped
+        if entry.files == EVERY_FILE
+    ]
+    return InputMapping(mapping.name, (*own, *merged, *types, *untyped))
+
+
 def read_mapping(at: str | os.PathLike[str]) -> InputMapping:
     """A mapping file: YAML, or JSON."""
     path = Path(at)
@@ -122,6 +140,9 @@ def _refuse(name: str, line: int | None, reason: str, remedy: str | None = None)
 
 
 def _mapping(document: YamlValue, name: str) -> InputMapping:
+    if isinstance(document.value, dict) and document.value.keys() & _READERS.keys():
+        # A single entry without a pattern is for everything that is loaded.
+        return InputMapping(name, (_entry(document, name, EVERY_FILE),))
     members = _members(document, name, "a mapping", {"version", "inputs"})
     version = members.get("version")
     if version is not None and version.value != 1:
@@ -149,13 +170,13 @@ def _members(found: YamlValue, name: str, what: str, known: Iterable[str]) -> di
     return members
 
 
-def _entry(found: YamlValue, name: str) -> MappingEntry:
+def _entry(found: YamlValue, name: str, files: tuple[str, ...] = ()) -> MappingEntry:
     members = _members(found, name, "an entry of `inputs`", _READERS)
     values = {
         _FIELDS.get(member, member): _READERS[member](value, name, member)
         for member, value in members.items()
     }
-    entry = MappingEntry(**values, place=found.line)
+    entry = MappingEntry(**{"files": files, **values}, place=found.line)
     refuse = partial(_refuse, name, found.line)
     if not entry.files:
         refuse("an entry of `inputs` needs `files`, a pattern such as `people/*.csv`")

@@ -131,6 +131,8 @@ class _Planner:
         entry = NO_ENTRY if self.mapping is None else self.mapping.entry(file.file)
         if file.format.is_records:
             _refuse_mapping(file, entry)
+            if entry.type is not None or entry.edge is not None:
+                whole = replace(whole, mapping=Columns(self._table(file, entry), (), ()))
             return _Planned(tuple(self._ranges(whole)))
         key = self._table(file, entry)
         match file.format:
@@ -242,10 +244,10 @@ class _Planner:
 
 
 def _refuse_mapping(file: InputFile, entry: MappingEntry) -> None:
-    if replace(entry, files=(), format=None, place=None) != NO_ENTRY:
+    if replace(entry, files=(), type=None, edge=None, format=None, place=None) != NO_ENTRY:
         raise BadRequest(
             f"'{file.file}' has records that say themselves what they are; a mapping is for columns",
-            remedy="take the file out of the mapping",
+            remedy="take the file out of the mapping, or name nothing but its `type` or `edge`",
         )
 
 
