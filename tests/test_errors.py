@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from inspect import Parameter, signature
 
 import pytest
 
 from omnigraph.diagnostics import Diagnostic
+from omnigraph.engine.rows.violations import Violation
 from omnigraph.errors import (
+    BadRequest,
     BranchNotFound,
     CompileError,
     KeyConflict,
+    LoadRejected,
     MergeConflicts,
     OmnigraphError,
     ParseError,
@@ -131,3 +135,31 @@ def test_a_diagnostic_shows_no_control_characters() -> None:
             rendered = f"{refused.value}{refused.value.render()}{refused.value.diagnostics[0].message}"
             assert "\x1b" not in rendered
             assert "\u202e" not in rendered
+
+
+def test_a_traceback_ends_with_the_remedy() -> None:
+    error = BadRequest("no", remedy="do\x1b it")
+    assert "".join(traceback.format_exception_only(error)).splitlines()[1:] == ["help: do\\x1b it"]
+    assert not hasattr(BadRequest("no"), "__notes__")
+    assert error.data() == {}
+    assert pickle.loads(pickle.dumps(error)).__notes__ == error.__notes__
+
+
+def test_equal_reasons_are_grouped_with_a_count_and_three_examples() -> None:
+    def wrong(line: int, reason: str) -> Violation:
+        return Violation("p.csv", line, None, reason)
+
+    ages = [wrong(line, f"strict property 'age' expects Int32, got \"{line}\"") for line in range(1, 6)]
+    ends = [wrong(9, "src 'a' not found in Person"), wrong(10, "src 'b' not found in Person")]
+    error = LoadRejected(
+        [*ages, *ends], total=9, counts={"value": 7, "endpoint": 2}, remedy="fix the records"
+    )
+    assert error.summary().splitlines() == [
+        "9 violations: 2 endpoint, 7 value",
+        "  help: fix the records",
+        "  5 times: strict property 'age' expects Int32",
+        *(f"    {one}" for one in ages[:3]),
+        "    and 2 more",
+        *(f"  {one}" for one in ends),
+        "  and 2 more, which are not listed",
+    ]

@@ -21,7 +21,7 @@ from omnigraph.cli.addressing import (
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.options import AsJson, EngineBySize, Message, OnBranch
-from omnigraph.cli.output import print_note, print_pending, print_result, violation_lines
+from omnigraph.cli.output import print_note, print_pending, print_result
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.load.sources.item import Format
@@ -29,6 +29,7 @@ from omnigraph.engine.load.sources.pipes import Stream
 from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.upkeep.declared_indexes import pending_json
 from omnigraph.errors import BadRequest, SourceSecretInline
+from omnigraph.errors.violation_summary import group_violations
 from omnigraph.lang.values import shorten_legibly
 
 app = new_app()
@@ -123,7 +124,7 @@ def load(
     author = done.commit.actor if done.commit is not None and is_served(uri) else actor
     print_result(_to_json(done, place, branch, source, mode, author), text, as_json=as_json)
     if done.skipped:
-        print_note("\n".join(["left out:", *violation_lines(done.skipped, done.skipped_total)]))
+        print_note("\n".join(["left out:", *group_violations(done.skipped, done.skipped_total)]))
     print_pending(done.pending_indexes)
     if not dry_run:
         echo_write("load", place)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from omnigraph.errors import CompileError, OmnigraphError, SchemaDataViolation, StorageFailure
+from omnigraph.errors.violation_summary import summarize_violations
 from omnigraph.lang.values import escape_unprintable
 
 if TYPE_CHECKING:
@@ -63,15 +64,17 @@ def describe(error: OmnigraphError) -> str:
     if isinstance(error, SchemaDataViolation):
         lines = [f"error[{error.code}]: the stored data does not fit the schema", *_breach_lines(error)]
     elif len(violations) > 1:
-        total = vars(error)["total"]
-        counts: Mapping[str, int] = getattr(error, "counts", {})
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-        head = f"{total} violations: {kinds}" if len(counts) > 1 else f"{total} violations"
-        lines = [f"error[{error.code}]: {head}", *violation_lines(violations, total)]
+        facts = vars(error)
+        summary = summarize_violations(violations, facts["total"], facts["counts"], error.remedy)
+        return _printable([f"error[{error.code}]: {summary[0]}", *summary[1:]])
     else:
         lines = [f"error[{error.code}]: {next(iter(violations), error.message)}"]
     if error.remedy:
         lines.append(f"  help: {error.remedy}")
+    return _printable(lines)
+
+
+def _printable(lines: Sequence[str]) -> str:
     # Names and values in it are the user's; what they hold must not steer a terminal.
     return "\n".join(escape_unprintable(line) for text in lines for line in text.split("\n"))
 
@@ -81,12 +84,6 @@ def _breach_lines(error: SchemaDataViolation) -> Iterator[str]:
     for breach in error.breaches:
         yield f"  {breach.type_kind} {breach.type_name} {breach.constraint}: {breach.count} violations"
         yield from (f"    {example.reason}" for example in breach.examples)
-
-
-def violation_lines(violations: Sequence[object], total: int) -> list[str]:
-    """Yield the reported problems of a load, one line each, with its place."""
-    more = total - len(violations)
-    return [*(f"  {violation}" for violation in violations), *([f"  and {more} more"] if more else [])]
 
 
 def prepare_streams() -> None:

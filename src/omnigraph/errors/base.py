@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from omnigraph.diagnostics import printable
 
+_NO_FACTS = frozenset({"message", "remedy", "__notes__"})
+
 
 class OmnigraphError(Exception):
     """Base of every error this package raises on purpose."""
@@ -19,6 +21,8 @@ class OmnigraphError(Exception):
         self.message = printable(message)
         self.remedy = None if remedy is None else printable(remedy)
         super().__init__(self.message)
+        if self.remedy is not None:
+            self.add_note(f"help: {self.remedy}")
 
     def __str__(self) -> str:
         return self.message
@@ -30,7 +34,7 @@ class OmnigraphError(Exception):
 
     def data(self) -> dict[str, Any]:
         """The facts of this error by name, as plain values, without `message` and `remedy`."""
-        return {key: _plain(value) for key, value in vars(self).items() if key not in ("message", "remedy")}
+        return {key: _plain(value) for key, value in vars(self).items() if key not in _NO_FACTS}
 
     def to_json(self) -> dict[str, Any]:
         """The error as a script or a server prints it."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors.base import OmnigraphError
+from omnigraph.errors.violation_summary import summarize_violations
 
 _NAMES_SHOWN = 5
 
@@ -208,6 +209,10 @@ class KeyConflict(Conflict):
         self.total = total
         self.counts = dict(counts or {})
         """In a load, how many violations there are in all, by kind."""
+
+    def summary(self) -> str:
+        """All violations of a load in short: how many, what to do, and a few examples."""
+        return "\n".join(summarize_violations(self.violations, self.total, self.counts, self.remedy))
 
 
 class MergeConflicts(Conflict):

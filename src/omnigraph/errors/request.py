@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from omnigraph.errors.base import OmnigraphError
+from omnigraph.errors.violation_summary import summarize_violations
 
 
 class BadRequest(OmnigraphError):
@@ -85,6 +86,10 @@ class LoadRejected(BadRequest):
         self.total = total
         self.counts = dict(counts or {})
         """How many there are in all, by kind."""
+
+    def summary(self) -> str:
+        """All violations in short: how many, what to do, and each reason with a count and three examples."""
+        return "\n".join(summarize_violations(self.violations, self.total, self.counts, self.remedy))
 
 
 class UnsupportedSchemaChange(BadRequest):
