@@ -317,6 +317,7 @@ class RemoteGraph:
         engine: EngineName = "auto",
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
+        dry_run: bool = False,
         message: str | None = None,
     ) -> LoadResult:
         """Load files, or rows of one type, on a branch: all of them, in one commit, or nothing.
@@ -334,6 +335,7 @@ class RemoteGraph:
             "engine": engine,
             "skip_bad": skip_bad,
             "rejects": rejects,
+            "dry_run": dry_run,
             "message": message,
         }
         prepared = prepare_load(data, mode, options)
