@@ -34,7 +34,7 @@ help: ## Show this list
 install: $(READY) ## Make .venv with the omnigraph command in it
 	@echo "Ready: $(BIN)/omnigraph"
 
-demo: $(READY) ## Give a tour with a million rows and real output; ARGS=--quick for a short one
+demo: $(READY) ## Give a tour with a million rows and real output; ARGS=--quick for a short one, ARGS=--cluster for a deployment
 	@$(BIN)/python demo/run.py $(ARGS)
 
 test: $(READY) ## Run the tests
@@ -93,7 +93,7 @@ lock: $(READY) ## Pin the newest dependencies, with hashes, in requirements/
 	@$(COMPILE) --extra integrations --extra spark --output-file requirements/integrations.txt
 
 clean: ## Remove .venv, caches and build results
-	@rm -rf .venv .venv.lock .integrations dist build ui/node_modules src/omnigraph/server/page demo/out .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv.lock .integrations dist build ui/node_modules src/omnigraph/server/page demo/out demo/out-cluster .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): requirements/dev.txt requirements/install.py pyproject.toml

@@ -22,6 +22,7 @@ from omnigraph.cli.main import main as omnigraph
 
 HERE = Path(__file__).resolve().parent
 OUT = HERE / "out"
+CLUSTER_OUT = HERE / "out-cluster"
 # A folder that has this file was made by an earlier tour, and may be replaced.
 MARK = ".made-by-the-demo"
 BIN = Path(sys.executable).parent
@@ -151,15 +152,24 @@ def _must_succeed(command: tuple[str, ...], status: int) -> None:
 def main() -> int:
     options = argparse.ArgumentParser(description="A tour of omnigraph, with real output.")
     options.add_argument("--quick", action="store_true", help="10,000 rows and no Spark")
-    options.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help="where to leave the graph")
+    options.add_argument("--cluster", action="store_true", help="a deployment declared in files")
+    options.add_argument("--out", type=Path, metavar="FOLDER", help="where to leave the graph")
     asked = options.parse_args()
+    out = asked.out or (CLUSTER_OUT if asked.cluster else OUT)
     began = time.monotonic()
     tour = Tour(apart=not asked.quick, colour=sys.stdout.isatty())
     # As the reader would write it, from where they stand.
-    place = os.path.relpath(asked.out)
+    place = os.path.relpath(out)
     try:
-        enter(asked.out)
+        enter(out)
         tour.show(f"cd {place}")
+        if asked.cluster:
+            sys.path.insert(0, str(HERE.parent))
+            from demo.cluster import give_cluster_tour
+
+            give_cluster_tour(tour)
+            return 0
+        provide_files()
         give(tour, quick=asked.quick)
     except DemoFailed as failed:
         print(f"demo: {failed}", file=sys.stderr)
@@ -169,13 +179,17 @@ def main() -> int:
 
 
 def enter(folder: Path) -> None:
-    """Stand in an empty folder with the schema and the queries; only one of an earlier tour is replaced."""
+    """Stand in an empty folder; only one of an earlier tour is replaced."""
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
         raise DemoFailed(f"{folder} has files that are not of a demo; name another folder with --out")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     os.chdir(folder)
     Path(MARK).touch()
+
+
+def provide_files() -> None:
+    """Copy the schema and the queries."""
     for name in ("social.pg", "social.gq", "share.py"):
         shutil.copy(HERE / name, name)
     lines = "".join(json.dumps(record) + "\n" for record in NEWCOMERS)

@@ -69,3 +69,27 @@ def test_the_sample_is_the_same_every_time_and_as_large_as_asked_for() -> None:
     assert sum(table.num_rows for table in first.values()) == 2_000
     full = Sizes.of(1_000_000)
     assert full.people + full.follows + 2 * full.documents + full.likes == 1_000_000
+
+
+def test_the_tour_of_a_cluster_applies_serves_changes_and_deletes(tmp_path: Path) -> None:
+    done = tour("--cluster", "--quick", "--out", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert {line[:5] for line in done.stderr.splitlines()} == {"WARN "}
+    steps = [
+        "cluster config valid: ",
+        "cluster import: revision 1",
+        "  + Create graph.knowledge",
+        "  Create graph.knowledge [Applied]",
+        "Grace",
+        "      + Ticket.due: Date?",
+        "  Update schema.tickets [Applied]",
+        "ended with status 0",
+        "  Delete graph.tickets [Blocked: approval_required]",
+        "approved delete of graph.tickets by act-ann: ",
+        "  Delete graph.tickets [Applied]",
+        "  state: revision 5, converged: true, written: true",
+    ]
+    places = [done.stdout.find(step) for step in steps]
+    assert -1 not in places, dict(zip(steps, places, strict=True))
+    assert places == sorted(places)
+    assert not (tmp_path / "out" / "brain" / "graphs" / "tickets.omni").exists()

@@ -1,0 +1,123 @@
+"""Files for containers and systemd: their commands are run here as they stand, without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from omnigraph.cli.main import main
+from omnigraph.yaml_text import read_yaml
+from tests.server.running import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRYPOINT = ROOT / "deploy" / "entrypoint.sh"
+TOKENS = {"act-ann": "long-random-text"}
+
+
+def instructions(name: str) -> list[str]:
+    """Return the arguments of one kind of instruction in the Dockerfile."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    return [line.partition(" ")[2] for line in lines if line.partition(" ")[0] == name]
+
+
+def compose() -> dict[str, Any]:
+    text = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    found: dict[str, Any] = read_yaml(text, "compose.yaml").plain()
+    return found
+
+
+def start(arguments: list[str], settings: dict[str, str], **streams: Any) -> subprocess.Popen[str]:
+    """Start the entry point of the image, with the programs of this environment."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**environment(settings), "PATH": path}
+    return subprocess.Popen([str(ENTRYPOINT), *arguments], env=env, text=True, **streams)
+
+
+def run(arguments: list[str], settings: dict[str, str] | None = None) -> tuple[int, str]:
+    with start(arguments, settings or {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        output, _ = process.communicate()
+        return process.returncode, output
+
+
+def test_services_of_compose_apply_and_serve_a_cluster(tmp_path: Path) -> None:
+    services, cluster = compose()["services"], tmp_path / "cluster"
+    assert main(["cluster", "init", str(cluster)]) == 0
+    (tmp_path / "tokens.json").write_text(json.dumps(TOKENS), encoding="utf-8")
+    mounted = {"/cluster": str(cluster), "/run/secrets/tokens": str(tmp_path / "tokens.json")}
+    assert services["server"]["volumes"] == services["apply"]["volumes"] == ["./cluster:/cluster"]
+
+    def inside(words: list[str]) -> list[str]:
+        return [mounted.get(word, word) for word in words]
+
+    comment = (ROOT / "compose.yaml").read_text(encoding="utf-8").splitlines()[1]
+    [once] = re.findall(r"run --rm apply (.+)$", comment)
+    assert run(inside(once.split()))[0] == 0
+    status, output = run(inside(services["apply"]["command"]))
+    assert status == 0, output
+    settings = {name: mounted.get(value, value) for name, value in services["server"]["environment"].items()}
+    settings["OMNIGRAPH_BIND"] = "127.0.0.1:0"
+    with (
+        (tmp_path / "log").open("w") as log,
+        start(services["server"]["command"], settings, stdout=subprocess.PIPE, stderr=log) as server,
+    ):
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().strip().partition("=")[2]
+            assert address, (tmp_path / "log").read_text()
+            # The health check of the image, at the port of this server.
+            [check] = instructions("HEALTHCHECK")
+            command = json.loads(check.partition("CMD ")[2])
+            healthy = [word.replace("127.0.0.1:8080", address) for word in command]
+            assert subprocess.run([sys.executable, *healthy[1:]], check=False).returncode == 0
+            answer = httpx.get(
+                f"http://{address}/graphs/knowledge/snapshot",
+                headers={"Authorization": f"Bearer {TOKENS['act-ann']}"},
+                trust_env=False,
+            )
+            assert answer.status_code == 200
+        finally:
+            server.terminate()
+    assert server.returncode == 0
+
+
+def test_entry_point_needs_a_cluster_to_serve() -> None:
+    status, output = run([], {"OMNIGRAPH_CLUSTER": ""})
+    assert (status, "OMNIGRAPH_CLUSTER" in output) == (64, True)
+
+
+def test_image_copies_what_is_there_and_starts_the_entry_point() -> None:
+    sources = [word for line in instructions("COPY") for word in line.split()[:-1] if "--from" not in line]
+    assert [name for name in sources if not (ROOT / name).exists()] == []
+    assert json.loads(instructions("ENTRYPOINT")[0]) == ["omnigraph-entrypoint"]
+    assert "deploy/entrypoint.sh /usr/local/bin/omnigraph-entrypoint" in instructions("COPY")
+    assert os.access(ENTRYPOINT, os.X_OK)
+    assert instructions("EXPOSE") == ["8080"]
+
+
+def test_image_installs_extras_that_the_package_has() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {extra for line in instructions("RUN") for extra in re.findall(r"\[(\w+)\]", line)}
+    assert wanted == {"server"} <= set(project["optional-dependencies"])
+    needed = {name for name in ("README.md", "LICENSE") if name in str(project)}
+    assert needed <= {word for line in instructions("COPY") for word in line.split()}
+
+
+def test_unit_starts_a_server_with_options_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    unit = (ROOT / "deploy" / "omnigraph.service").read_text(encoding="utf-8")
+    [command] = re.findall(r"^ExecStart=(.+)$", unit, re.MULTILINE)
+    program, *words = shlex.split(command)
+    assert Path(program).name == "omnigraph-server"
+    assert main(["serve", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert [word for word in words if word.startswith("--") and word not in shown] == []
+    assert command in (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
