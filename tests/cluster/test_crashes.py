@@ -1,7 +1,8 @@
 """Break every storage call of a command once; the next commands converge, and nothing is left behind.
 
 The calls are found by running each command undisturbed. `make test` tries some of the cells, `make torture`
-all of them; calls inside graphs are broken by the engine's own matrix.
+all of them. Inside graph operations processes end at the failpoints of the engine, whose own matrix breaks
+its storage calls.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from tests.cluster.deployment import GONE, SCHEMA, WIDER, Deployment, Json, new_deployment
 from tests.engine.crash.faults import Fault, faulty_root
+from tests.python_process import PIPE, Python
 
 pytestmark = pytest.mark.crash
 
@@ -137,6 +139,54 @@ def test_a_broken_call_is_healed_by_running_again(
         except BaseException as error:
             error.add_note(f"{name}: call {number}, {calls[number].op} of {calls[number].uri}")
             raise
+
+
+INSIDE = {
+    "create": (
+        failpoints.INIT_AFTER_SCHEMA_PG_WRITTEN,
+        failpoints.INIT_AFTER_SCHEMA_CONTRACT_WRITTEN,
+        failpoints.INIT_AFTER_COORDINATOR_INIT,
+        failpoints.INIT_MANIFEST_CREATE_ACK_LOST,
+    ),
+    "schema": (
+        failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT,
+        failpoints.SCHEMA_APPLY_BEFORE_STAGING_WRITE,
+        failpoints.SCHEMA_APPLY_AFTER_STAGING_WRITE,
+        failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT,
+        failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND,
+        failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+        failpoints.RECOVERY_SIDECAR_WRITE,
+        failpoints.RECOVERY_SIDECAR_CONFIRM,
+        failpoints.RECOVERY_SIDECAR_DELETE,
+    ),
+}
+
+
+FEW = [
+    ("create", failpoints.INIT_AFTER_COORDINATOR_INIT),
+    ("schema", failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND),
+    ("schema", failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT),
+]
+ALL = [(name, point) for name, points in INSIDE.items() for point in points]
+
+
+@pytest.mark.parametrize(("name", "point"), ALL if CELLS is None else FEW)
+def test_process_that_ends_inside_a_graph_operation_is_healed(
+    template: Deployment, tmp_path: Path, name: str, point: str
+) -> None:
+    scene = SCENES[name]
+    killed = new_deployment(tmp_path / "one") if scene.from_nothing else template.copy_to(tmp_path / "one")
+    scene.prepare(killed)
+    with Python(
+        *("-m", "omnigraph", "cluster", "apply", "--config", str(killed.folder), "--as", "ann"),
+        env={**os.environ, failpoints.SETTING: f"{point}=exit"},
+        stdout=PIPE,
+        stderr=PIPE,
+    ) as process:
+        _, errors = process.communicate()
+    assert process.returncode == failpoints.EXIT_STATUS, errors
+    assert len(killed.sidecars()) == 1
+    converge(killed, scene)
 
 
 KILLS = {
