@@ -40,6 +40,11 @@ WORDS = [
     "and",
     "or",
     "optional",
+    "case",
+    "when",
+    "then",
+    "else",
+    "end",
     "in",
     "is",
     "null",
@@ -157,7 +162,7 @@ def test_the_examples_show_every_kind_of_clause() -> None:
     shown = "".join(map(repr, trees))
     kinds: tuple[type[ast.Syntax], ...] = (
         *(ast.Binding, ast.Traversal, ast.Comparison, ast.InTest, ast.Negation, ast.OptionalBlock),
-        ast.Junction,
+        *(ast.Junction, ast.CaseWhen, ast.Coalesce, ast.DateCall, ast.Interval),
         *(ast.Aggregate, ast.Arithmetic, ast.CaseCall, ast.Rrf, ast.Insert, ast.Update),
     )
     for kind in kinds:

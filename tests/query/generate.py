@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from omnigraph.lang.query.expressions import DATE_PARTS, INTERVALS
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, ValueType
 from tests.query.pools import EDITABLE_WORDS, LIKE, POOLS, REGULAR, VECTORS, constant, parameter_value, quote
@@ -185,10 +186,9 @@ class Author:
         return f"${var}: {type_name}" + (f" {{ {', '.join(matches)} }}" if matches else "")
 
     def property_match(self, type_name: str) -> str:
-        name, prop = self.pick(list(CATALOG.nodes[type_name].properties.items()))
+        declared = CATALOG.nodes[type_name].properties.items()
+        name, prop = self.pick([each for each in declared if each[1].type.scalar is not Scalar.VECTOR])
         type_ = prop.type
-        if type_.scalar is Scalar.VECTOR:
-            return f"{name}: [{', '.join(map(str, self.pick(VECTORS)))}]"
         if type_.enum_values:
             return f'{name}: "{self.pick(type_.enum_values)}"'
         return f"{name}: {self.constant(type_)}"
@@ -339,6 +339,15 @@ class Author:
             scalar = self.pick([Scalar.I64, Scalar.F64])
         return f"{left} in [{', '.join(constant(scalar, self.pick) for _ in range(count))}]"
 
+    def _chosen_filter(self, scope: Scope) -> str | None:
+        chosen = self.choice(scope)
+        if chosen is None:
+            return None
+        written, type_ = chosen
+        if self.one_in(4):
+            return f"{written} is {'not ' if self.one_in(2) else ''}null"
+        return f"{written} {self.pick(RELATIONS)} {self.constant(type_)}"
+
     def _search_filter(self, scope: Scope) -> str | None:
         call = self.search(scope)
         return call and call + self.pick(["", "", " = true", " = false", " != true"])
@@ -363,6 +372,42 @@ class Author:
         if scalar in INTEGERS | FLOATS:
             scalar = Scalar.F64 if scalar in FLOATS else Scalar.I64
         return constant(scalar, self.pick)
+
+    def choice(self, scope: Scope) -> tuple[str, ValueType] | None:
+        """A value chosen between others, or made of a date."""
+        kind = self.pick(["coalesce", "case", "part", "shift", "elapsed"])
+        if kind in ("coalesce", "case"):
+            return self._choice_of_values(scope, kind)
+        moment = self._of(scope, lambda type_: type_.scalar in (Scalar.DATE, Scalar.DATETIME))
+        if moment is None:
+            return None
+        written, type_, _ = moment
+        of_date = type_.scalar is Scalar.DATE
+        if kind == "part":
+            part = self.pick(DATE_PARTS[:-3] if of_date else DATE_PARTS)
+            return f"{part}({written})", ValueType(Scalar.I64)
+        if kind == "elapsed":
+            other = self.constant(type_)
+            return f"({written} - {other})", ValueType(Scalar.I64)
+        whole = self._of(scope, lambda found: found.scalar in INTEGERS and not found.is_list)
+        amount = whole[0] if whole and self.one_in(3) else str(self.pick([0, 1, -1, 7, 13, -400, 2**40]))
+        unit = self.pick(INTERVALS[:4] if of_date else INTERVALS)
+        moved = f"({written} {self.pick('+-')} {unit}({amount}))"
+        if self.one_in(4):
+            return f"{'datetime' if of_date else 'date'}({moved})", _other_kind(type_)
+        return moved, type_
+
+    def _choice_of_values(self, scope: Scope, kind: str) -> tuple[str, ValueType] | None:
+        one = self._of(scope, lambda type_: not type_.is_list and type_.scalar is not Scalar.VECTOR)
+        if one is None:
+            return None
+        other = self._of(scope, lambda type_: not type_.is_list and _comparable(one[1], type_))
+        values = [one[0], other[0] if other and self.one_in(2) else self.constant(one[1])]
+        if kind == "coalesce":
+            return f"coalesce({', '.join(values)})", one[1]
+        test = self.test(scope) if self.one_in(2) else f"({self.condition(scope, 1)})"
+        last = f" else {values[1]}" if not self.one_in(4) else ""
+        return f"(case when {test} then {values[0]}{last} end)", one[1]
 
     def calculation(self, scope: Scope, depth: int = 0) -> str | None:
         """Arithmetic on a number of the scope."""
@@ -405,10 +450,11 @@ def _value(author: Author, scope: Scope, returned: Returned) -> None:
     choice = author.number(1, 12)
     properties = scope.properties()
     number = author.calculation(scope) if choice == 1 else None
+    chosen = author.choice(scope) if choice in (7, 8) else None
     things = [var for var, type_name in scope.nodes.items() if type_name == "Thing"]
     call = author.search(scope) if choice == 2 else None
-    if number:
-        returned.add(number)
+    if number or chosen:
+        returned.add(number or chosen[0])  # type: ignore[index]  # one of the two
     elif call:
         returned.add(call)
     elif choice == 3 and things:
@@ -467,7 +513,9 @@ def _aggregate(author: Author, scope: Scope, fn: str) -> str:
     if fn in ("sum", "avg"):
         summable = [written for written, type_, _ in scalars if type_.is_numeric]
         return f"{fn}({author.pick(summable)})" if summable else f"count({node})"
-    ordered = [written for written, type_, _ in scalars if type_.is_numeric or type_.is_text]
+    if author.one_in(4) and (chosen := author.choice(scope)) and chosen[1].scalar is not Scalar.BOOL:
+        return f"{fn}({chosen[0]})"
+    ordered = [written for written, type_, _ in scalars if type_.scalar is not Scalar.BOOL]
     return f"{fn}({author.pick([node, *ordered])})"
 
 
@@ -557,13 +605,16 @@ def _query(
 
 
 _NUMERIC = sorted(INTEGERS | FLOATS)
-_FILTERS = (
-    ["compare"] * 6 + ["pair"] * 3 + ["number", "text", "pattern", "list", "null", "in"] * 2 + ["search"]
-)
+_OFTEN = ["number", "text", "pattern", "chosen", "list", "null", "in"]
+_FILTERS = ["compare"] * 6 + ["pair"] * 3 + _OFTEN * 2 + ["search"]
 
 
 def _edge_name(edge: str) -> str:
     return edge[0].lower() + edge[1:]
+
+
+def _other_kind(type_: ValueType) -> ValueType:
+    return ValueType(Scalar.DATETIME if type_.scalar is Scalar.DATE else Scalar.DATE)
 
 
 def _comparable(one: ValueType, other: ValueType) -> bool:

@@ -7,7 +7,14 @@ import re
 from hypothesis import strategies as st
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.expressions import AGGREGATES, CASE_CALLS, OPERATOR_WORDS, TEXT_CALLS
+from omnigraph.lang.query.expressions import (
+    AGGREGATES,
+    CASE_CALLS,
+    DATE_PARTS,
+    INTERVALS,
+    OPERATOR_WORDS,
+    TEXT_CALLS,
+)
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, SCALARS, STRING, Scalar, ValueType
 from tests.lang.casefile import cases_in
 
@@ -28,6 +35,9 @@ WORDS = [
     "match",
     "or",
     "and",
+    "case",
+    "when",
+    "end",
 ]
 VARIABLES = ["p", "p", "p", "q", "t", "m", "_", "x", "not", "limit"]
 PROPERTIES = ["handle", "age", "score", "joined", "role", "email", "tags", "slug", "title", "since", "note"]
@@ -78,6 +88,21 @@ value = st.one_of(literal, lists, st.builds(ast.Null), st.builds(ast.Now), var_r
 leaf = st.one_of(prop_ref, prop_ref, var_ref, literal, lists, alias, st.builds(ast.Null), st.builds(ast.Now))
 
 
+operators = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", *OPERATOR_WORDS])
+
+
+def _no_text(found: ast.Expr) -> bool:
+    """A text alone in `date(…)` makes a literal."""
+    return not (isinstance(found, ast.Literal) and found.type == STRING)
+
+
+def _tests(operand: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Condition]:
+    return st.one_of(
+        st.builds(ast.Comparison, operand, operators, operand),
+        st.builds(ast.NullTest, operand, st.booleans()),
+    )
+
+
 def _larger(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
     nearest = st.builds(ast.Nearest, prop_ref, inner)
     bm25 = st.builds(ast.Bm25, inner, inner)
@@ -86,6 +111,14 @@ def _larger(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
         st.builds(ast.Arithmetic, st.sampled_from("+-*/"), inner, inner),
         st.builds(ast.Negate, inner),
         st.builds(ast.CaseCall, st.sampled_from(CASE_CALLS), inner),
+        st.builds(ast.DateCall, st.sampled_from([*DATE_PARTS, "date", "datetime"]), inner.filter(_no_text)),
+        st.builds(ast.Interval, st.sampled_from(INTERVALS), inner),
+        st.builds(ast.Coalesce, st.lists(inner, min_size=1, max_size=3).map(tuple)),
+        st.builds(
+            ast.CaseWhen,
+            st.lists(st.builds(ast.CaseBranch, _tests(inner), inner), min_size=1, max_size=2).map(tuple),
+            st.none() | inner,
+        ),
         st.builds(ast.Aggregate, st.sampled_from(AGGREGATES), inner),
         st.builds(ast.Aggregate, st.just("count"), inner, st.just(True)),
         st.builds(ast.TextCall, st.sampled_from(TEXT_CALLS), inner, inner),
@@ -112,7 +145,6 @@ hops = st.builds(ast.Hops, st.integers(0, 2**32 - 1) | st.integers(1, 3), st.non
 traversal = st.builds(
     ast.Traversal, variable, edge, variable, st.none() | variable, st.booleans(), st.none() | hops
 )
-operators = st.sampled_from(["=", "!=", "<", "<=", ">", ">=", *OPERATOR_WORDS])
 filters = st.one_of(
     st.builds(ast.Comparison, expr, operators, expr),
     st.builds(ast.NullTest, expr, st.booleans()),

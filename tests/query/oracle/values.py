@@ -18,9 +18,14 @@ from omnigraph.lang.query.terms import (
     AnyOf,
     Calc,
     CaseFold,
+    CaseWhen,
+    Coalesce,
     Compare,
     Const,
+    DateCast,
+    DatePart,
     Distance,
+    Elapsed,
     EntityId,
     Fusion,
     Has,
@@ -35,6 +40,7 @@ from omnigraph.lang.query.terms import (
     Predicate,
     Prop,
     Relevance,
+    Shift,
     Term,
     TextMatch,
     TextTest,
@@ -42,10 +48,12 @@ from omnigraph.lang.query.terms import (
 )
 from omnigraph.lang.types import FLOATS, Scalar, ValueType
 from omnigraph.lang.values import Stored
+from tests.query.oracle import moments
 from tests.query.oracle.graph import Entity, Graph
 from tests.query.oracle.text import bm25_scores, matches
 
 Row = Mapping[str, Entity | None]
+Totals = Mapping[Total, Stored] | None
 SMALLEST, LARGEST = -(2**63), 2**63 - 1
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -85,44 +93,46 @@ class Values:
     def holds(self, test: Predicate, row: Row) -> bool:
         return self.truth(test, row) is True
 
-    def truth(self, test: Predicate, row: Row) -> bool | None:
+    def truth(self, test: Predicate, row: Row, totals: Totals = None) -> bool | None:
         """True, false, or None where it is unknown."""
         match test:
             case AllOf(tests):
-                found = [self.truth(each, row) for each in tests]
+                found = [self.truth(each, row, totals) for each in tests]
                 return False if False in found else None if None in found else True
             case AnyOf(tests):
-                found = [self.truth(each, row) for each in tests]
+                found = [self.truth(each, row, totals) for each in tests]
                 return True if True in found else None if None in found else False
             case Not(inner):
-                opposite = self.truth(inner, row)
+                opposite = self.truth(inner, row, totals)
                 return None if opposite is None else not opposite
-        return self._truth_of_test(test, row)
+        return self._truth_of_test(test, row, totals)
 
-    def _truth_of_test(self, test: Predicate, row: Row) -> bool | None:
+    def _truth_of_test(self, test: Predicate, row: Row, totals: Totals) -> bool | None:
         match test:
             case Compare(op, left, right):
-                return self._compare(op, left, right, row)
+                return self._compare(op, left, right, row, totals)
             case TextTest(op, text, part):
-                whole, piece = self.value(text, row), self.value(part, row)
+                whole, piece = self.value(text, row, totals), self.value(part, row, totals)
                 if whole is None or piece is None:
                     return None
                 return AFFIXES[op](whole, piece)
             case PatternTest(op, text, pattern):
-                whole, wanted = self.value(text, row), self.value(pattern, row)
+                whole, wanted = self.value(text, row, totals), self.value(pattern, row, totals)
                 return None if whole is None or wanted is None else fits(op, whole, wanted)
             case Has(items, item):
-                return self._among(items, self.value(items, row), item, self.value(item, row))
+                return self._among(items, self.value(items, row, totals), item, self.value(item, row, totals))
             case InList(argument, items):
-                return self._among(items, self.value(items, row), argument, self.value(argument, row))
+                return self._among(
+                    items, self.value(items, row, totals), argument, self.value(argument, row, totals)
+                )
             case NullCheck(argument, negated):
-                return (self.value(argument, row) is None) != negated
+                return (self.value(argument, row, totals) is None) != negated
             case Holds(call):
-                return self.value(call, row)  # type: ignore[no-any-return]  # a Bool or null
+                return self.value(call, row, totals)  # type: ignore[no-any-return]  # a Bool or null
         raise TypeError(test)
 
-    def _compare(self, op: str, left: Term, right: Term, row: Row) -> bool | None:
-        one, other = self.value(left, row), self.value(right, row)
+    def _compare(self, op: str, left: Term, right: Term, row: Row, totals: Totals) -> bool | None:
+        one, other = self.value(left, row, totals), self.value(right, row, totals)
         if one is None or other is None:
             return None
         return COMPARE[op](narrow(one, left, right.type), narrow(other, right, left.type))
@@ -135,7 +145,7 @@ class Values:
 
     # --- terms -----------------------------------------------------------------------------------
 
-    def value(self, term: Term, row: Row, totals: Mapping[Total, Stored] | None = None) -> Any:
+    def value(self, term: Term, row: Row, totals: Totals = None) -> Any:
         match term:
             case Const(value, type_):
                 return constant(value, type_)
@@ -158,7 +168,45 @@ class Values:
             case Total():
                 assert totals is not None, "an aggregate has no value in one row"
                 return totals[term]
+        return self._choice(term, row, totals)
+
+    def _choice(self, term: Term, row: Row, totals: Totals) -> Any:
+        match term:
+            case Coalesce(arguments, type_):
+                every = (self.value(argument, row, totals) for argument in arguments)
+                return in_type(next((each for each in every if each is not None), None), type_)
+            case CaseWhen():
+                return self._case(term, row, totals)
+            case DatePart() | DateCast() | Shift() | Elapsed():
+                return self._moment(term, row, totals)
         return self._score(term, row)
+
+    def _case(self, term: CaseWhen, row: Row, totals: Totals) -> Any:
+        for test, value in zip(term.tests, term.values, strict=True):
+            if self.truth(test, row, totals) is True:
+                return in_type(self.value(value, row, totals), term.type)
+        return None if term.otherwise is None else in_type(self.value(term.otherwise, row, totals), term.type)
+
+    def _moment(self, term: DatePart | DateCast | Shift | Elapsed, row: Row, totals: Totals) -> Any:
+        match term:
+            case Elapsed(left, right, type_):
+                one, other = self.value(left, row, totals), self.value(right, row, totals)
+                found = None if one is None or other is None else one - other
+                if type_.scalar is Scalar.I64 or found is None:
+                    return found
+                return found / 1000 if SMALLEST <= found <= LARGEST else None
+            case Shift(argument, amount, unit, backward, type_):
+                start, steps = self.value(argument, row, totals), self.value(amount, row, totals)
+                if start is None or steps is None:
+                    return None
+                return moments.shift(start, -steps if backward else steps, unit, type_.scalar)
+        found = self.value(term.argument, row, totals)
+        if found is None:
+            return None
+        of_date = term.argument.type.scalar is Scalar.DATE
+        if isinstance(term, DateCast):
+            return moments.cast(found, of_date, term.type.scalar)
+        return moments.part(term.part, found * (moments.DAY if of_date else 1))
 
     def _score(self, term: Term, row: Row) -> Any:
         match term:
@@ -235,6 +283,10 @@ def calculate(op: str, left: Any, right: Any, type_: ValueType) -> int | float |
     except (ZeroDivisionError, OverflowError):
         return None
     return found if math.isfinite(found) else None
+
+
+def in_type(value: Any, type_: ValueType) -> Any:
+    return float(value) if type_.scalar in FLOATS and not type_.is_list and value is not None else value
 
 
 def fold_case(fn: str, text: str | None) -> str | None:

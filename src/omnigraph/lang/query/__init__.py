@@ -4,7 +4,8 @@ Read in this order:
 
     compile.py                     text -> plan: parse, check, plan; what a query returns, reads and writes
     parser.py, expressions.py      text -> the tree of ast.py; printer.py: back
-    check_*.py, scope.py           tree -> resolved.py and terms.py: each part of the language
+    check_*.py, scope.py           tree -> resolved.py and terms.py: each part of the language;
+                                   check_choices.py: coalesce and case, check_dates.py: dates
     planner.py                     resolved read -> plan.py; explain.py: plans as text
     block_names.py                 a name of its own for every variable of a plan
     simplify.py, patterns.py       negations at single tests, conjunctions split; patterns of texts

@@ -19,6 +19,9 @@ ArithmeticOp = OneOf["+", "-", "*", "/"]
 AggregateFn = OneOf["count", "sum", "avg", "min", "max"]
 TextFn = OneOf["search", "fuzzy", "match_text"]
 CaseFn = OneOf["lower", "upper"]
+DatePartFn = OneOf["year", "quarter", "month", "week", "day", "weekday", "hour", "minute", "second"]
+DateCastFn = OneOf["date", "datetime"]
+IntervalFn = OneOf["years", "months", "weeks", "days", "hours", "minutes", "seconds"]
 Direction = OneOf["asc", "desc"]
 JunctionWord = OneOf["and", "or"]
 
@@ -119,6 +122,41 @@ class CaseCall(Syntax):
 
 
 @dataclass(frozen=True, slots=True)
+class DateCall(Syntax):
+    """A part of a date, or a date made of a moment and the other way round."""
+
+    fn: DatePartFn | DateCastFn
+    argument: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Interval(Syntax):
+    """`days(3)`: what is added to a date."""
+
+    unit: IntervalFn
+    amount: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce(Syntax):
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseBranch(Syntax):
+    condition: Condition
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWhen(Syntax):
+    """`case when condition then value else value end`."""
+
+    branches: tuple[CaseBranch, ...]
+    otherwise: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Arithmetic(Syntax):
     op: ArithmeticOp
     left: Expr
@@ -144,6 +182,10 @@ Expr = (
     | TextCall
     | Aggregate
     | CaseCall
+    | DateCall
+    | Interval
+    | Coalesce
+    | CaseWhen
     | Arithmetic
     | Negate
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.query.check_filters import check_predicate
+from omnigraph.lang.query.check_terms import check_predicate
 from omnigraph.lang.query.check_values import check_match_value
 from omnigraph.lang.query.expressions import OPERATOR_WORDS
 from omnigraph.lang.query.resolved import Bind, EdgeDirection, Maybe, NotBlock, Step, Traverse, Where
@@ -311,7 +311,22 @@ def _find_names(expr: ast.Expr, scope: Scope) -> Iterator[str]:
             yield from _find_names(right, scope)
         case ast.Negate(argument=inner) | ast.CaseCall(argument=inner) | ast.Aggregate(argument=inner):
             yield from _find_names(inner, scope)
+        case ast.DateCall(argument=inner) | ast.Interval(amount=inner):
+            yield from _find_names(inner, scope)
+        case ast.Coalesce(arguments=arguments):
+            for each in arguments:
+                yield from _find_names(each, scope)
+        case ast.CaseWhen():
+            yield from _find_case_names(expr, scope)
         case ast.TextCall(field=field) | ast.Bm25(field=field):
             yield from _find_names(field, scope)
         case ast.Nearest(target=target):
             yield target.var
+
+
+def _find_case_names(expr: ast.CaseWhen, scope: Scope) -> Iterator[str]:
+    for branch in expr.branches:
+        yield from find_mentioned(branch.condition, scope)
+        yield from _find_names(branch.value, scope)
+    if expr.otherwise is not None:
+        yield from _find_names(expr.otherwise, scope)

@@ -11,9 +11,14 @@ from omnigraph.lang.query.scope import ANONYMOUS, Poisoned, Scope, TypeFault, ra
 from omnigraph.lang.query.terms import (
     Calc,
     CaseFold,
+    CaseWhen,
+    Coalesce,
     Column,
     Const,
+    DateCast,
+    DatePart,
     Distance,
+    Elapsed,
     EntityId,
     Fusion,
     Instant,
@@ -23,6 +28,7 @@ from omnigraph.lang.query.terms import (
     Prop,
     Ranking,
     Relevance,
+    Shift,
     Term,
     TextMatch,
     Total,
@@ -34,7 +40,13 @@ from omnigraph.lang.query.terms import (
 from omnigraph.lang.source import Problems
 from omnigraph.lang.types import INTEGERS, ValueType
 
-_RANK_NAMES: dict[type, str] = {Distance: "nearest", Relevance: "bm25", Fusion: "rrf"}
+_CALL_NAMES: dict[type, str] = {
+    Distance: "nearest",
+    Relevance: "bm25",
+    Fusion: "rrf",
+    Coalesce: "coalesce",
+    CaseWhen: "case",
+}
 
 
 def check_read(read: ast.Read, scope: Scope, problems: Problems) -> ResolvedRead:
@@ -215,7 +227,7 @@ def _find_score(found: Term, outputs: tuple[Output, ...]) -> Ranking | None:
 def _check_best_first(item: ast.OrderTerm, ranking: Ranking) -> None:
     best = ("asc", None) if isinstance(ranking, Distance) else ("desc",)
     if item.direction not in best:
-        name = _RANK_NAMES[type(ranking)]
+        name = _CALL_NAMES[type(ranking)]
         raise_fault("T31", f"{name} ranks best first; write `{print_expr(item.expr)} {best[0]}`", item.at)
 
 
@@ -257,11 +269,18 @@ def runtime_name(found: Term) -> str:
             return "__nanograph_now"
         case Total(argument=argument):
             return runtime_name(argument)
-        case Calc() | Minus():
+        case Calc() | Minus() | Shift() | Elapsed():
             return "expr"
-        case CaseFold(fn=fn) | TextMatch(fn=fn):
+    return _call_name(found)
+
+
+def _call_name(found: Term) -> str:
+    match found:
+        case CaseFold(fn=fn) | TextMatch(fn=fn) | DatePart(part=fn):
             return fn
-    return _RANK_NAMES[type(found)]
+        case DateCast(type=type_):
+            return type_.scalar.lower()
+    return _CALL_NAMES[type(found)]
 
 
 def _label_column(found: Term) -> str:

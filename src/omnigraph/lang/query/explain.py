@@ -13,10 +13,15 @@ from omnigraph.lang.query.terms import (
     AnyOf,
     Calc,
     CaseFold,
+    CaseWhen,
+    Coalesce,
     Column,
     Compare,
     Const,
+    DateCast,
+    DatePart,
     Distance,
+    Elapsed,
     EntityId,
     Fusion,
     Has,
@@ -31,6 +36,7 @@ from omnigraph.lang.query.terms import (
     Predicate,
     Prop,
     Relevance,
+    Shift,
     Term,
     TextMatch,
     TextTest,
@@ -182,6 +188,31 @@ def _show_call(term: Term) -> str:
     match term:
         case CaseFold(fn=fn, argument=argument):
             return f"{fn}({show_term(argument)})"
+        case DatePart(part=part, argument=argument):
+            return f"{part}({show_term(argument)})"
+        case DateCast(argument=argument, type=type_):
+            return f"{type_.scalar.lower()}({show_term(argument)})"
+        case Shift(argument=argument, amount=amount, unit=unit, backward=backward):
+            return f"({show_term(argument)} {'-' if backward else '+'} {unit}({show_term(amount)}))"
+        case Elapsed(left=left, right=right):
+            return f"({show_term(left)} - {show_term(right)})"
+        case Coalesce(arguments=arguments):
+            return f"coalesce({', '.join(map(show_term, arguments))})"
+        case CaseWhen():
+            return _show_case(term)
+        case _:
+            return _show_aggregate_or_search(term)
+
+
+def _show_case(term: CaseWhen) -> str:
+    pairs = zip(term.tests, term.values, strict=True)
+    branches = (f"when {show_predicate(test)} then {show_term(value)}" for test, value in pairs)
+    last = "" if term.otherwise is None else f" else {show_term(term.otherwise)}"
+    return f"case {' '.join(branches)}{last} end"
+
+
+def _show_aggregate_or_search(term: Term) -> str:
+    match term:
         case Total(fn=fn, argument=argument, distinct=distinct):
             return f"{fn}({'distinct ' if distinct else ''}{show_term(argument)})"
         case Distance(target=target, query=query):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias, cast
+from typing import TypeAlias, cast, get_args
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.source import Source, Span
@@ -26,7 +26,21 @@ AGGREGATES = ("count", "sum", "avg", "min", "max")
 TEXT_CALLS = ("search", "fuzzy", "match_text")
 CASE_CALLS = ("lower", "upper")
 LITERAL_CALLS = {"date": DATE, "datetime": DATETIME}
-FUNCTIONS = (*AGGREGATES, *TEXT_CALLS, *CASE_CALLS, *LITERAL_CALLS, "bm25", "nearest", "now", "rrf")
+DATE_PARTS = get_args(ast.DatePartFn)
+INTERVALS = get_args(ast.IntervalFn)
+FUNCTIONS = (
+    *AGGREGATES,
+    *TEXT_CALLS,
+    *CASE_CALLS,
+    *LITERAL_CALLS,
+    *DATE_PARTS,
+    *INTERVALS,
+    "bm25",
+    "coalesce",
+    "nearest",
+    "now",
+    "rrf",
+)
 
 Operand: TypeAlias = ast.Expr | ast.Condition
 """What parentheses can hold where a condition may stand."""
@@ -38,12 +52,18 @@ class ExpressionParser(Cursor):
     def __init__(self, source: Source) -> None:
         self._operators = 0
         self._conditions = 0
+        self._open_cases = 0
         super().__init__(source)
 
     def parse_expression(self) -> ast.Expr:
         """One whole expression, read as far as it goes."""
-        self._operators = 0
+        self._restart_count()
         return self._parse_sum()
+
+    def _restart_count(self) -> None:
+        """A new expression counts its own operators; one inside `case` counts with the one around it."""
+        if not self._open_cases:
+            self._operators = 0
 
     def _parse_sum(self, first: ast.Expr | None = None, start: int | None = None) -> ast.Expr:
         """A sum; `first`, if given, is its first operand, which has been read from `start` on."""
@@ -119,13 +139,38 @@ class ExpressionParser(Cursor):
                 return self._parse_call(name, start)
         if name == "null":
             return ast.Null(at=self.since(start))
+        if name == "case" and self.word("when"):
+            return self._parse_case(start)
         return ast.AliasRef(name, at=self.since(start))
+
+    def _parse_case(self, start: int) -> ast.CaseWhen:
+        with self.nested():
+            self._open_cases += 1
+            try:
+                branches = []
+                while self.word("when"):
+                    branches.append(self._parse_branch())
+                otherwise = self._parse_sum() if self.accept(LOWER, "else") else None
+                if not self.word("end"):
+                    self.expected("`when`, `else` or `end`" if otherwise is None else "`end`")
+                self.advance()
+            finally:
+                self._open_cases -= 1
+        return ast.CaseWhen(tuple(branches), otherwise, at=self.since(start))
+
+    def _parse_branch(self) -> ast.CaseBranch:
+        start = self.start
+        self.take_word("when")
+        condition = self._require_condition(self._parse_alternatives())
+        self.take_word("then")
+        return ast.CaseBranch(condition, self._parse_sum(), at=self.since(start))
 
     # --- conditions ------------------------------------------------------------------------------
 
     def parse_condition(self) -> ast.Condition:
         """Tests joined by `and` and `or`, with parentheses and `not (...)`; `and` binds stronger."""
-        self._operators = self._conditions = 0
+        self._conditions = 0
+        self._restart_count()
         return self._require_condition(self._parse_alternatives())
 
     def _parse_alternatives(self) -> Operand:
@@ -141,7 +186,7 @@ class ExpressionParser(Cursor):
             return first
         found = [self._require_condition(first)]
         while self.accept(LOWER, word):
-            self._operators = 0
+            self._restart_count()
             found.append(self._require_condition(parse()))
         return ast.Junction(word, tuple(found), at=self.since(start))
 
@@ -279,7 +324,7 @@ class ExpressionParser(Cursor):
     # --- calls -----------------------------------------------------------------------------------
 
     def _parse_call(self, name: str, start: int) -> ast.Expr:
-        if name in LITERAL_CALLS:
+        if name in LITERAL_CALLS and self.peek()[0][0] == STR:
             return self._parse_dated(name, start)
         if name not in FUNCTIONS:
             self.fail(f"unknown function `{name}`", Span(start, start + len(name)))
@@ -295,6 +340,12 @@ class ExpressionParser(Cursor):
             return self._parse_aggregate(cast(ast.AggregateFn, name))
         if name in CASE_CALLS:
             return ast.CaseCall(cast(ast.CaseFn, name), self._parse_sum())
+        if name in DATE_PARTS or name in LITERAL_CALLS:
+            return ast.DateCall(cast(ast.DatePartFn, name), self._parse_sum())
+        if name in INTERVALS:
+            return ast.Interval(cast(ast.IntervalFn, name), self._parse_sum())
+        if name == "coalesce":
+            return self._parse_coalesce()
         if name == "nearest":
             return self._parse_nearest()
         if name == "rrf":
@@ -306,6 +357,12 @@ class ExpressionParser(Cursor):
             return ast.Bm25(field, query)
         max_edits = self._parse_sum() if name == "fuzzy" and self.accept(",") else None
         return ast.TextCall(cast(ast.TextFn, name), field, query, max_edits)
+
+    def _parse_coalesce(self) -> ast.Coalesce:
+        found = [self._parse_sum()]
+        while self.accept(","):
+            found.append(self._parse_sum())
+        return ast.Coalesce(tuple(found))
 
     def _parse_aggregate(self, fn: ast.AggregateFn) -> ast.Aggregate:
         distinct = False

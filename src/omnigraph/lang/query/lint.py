@@ -32,11 +32,15 @@ from omnigraph.lang.query.terms import (
     AllOf,
     AnyOf,
     Calc,
+    CaseWhen,
+    Coalesce,
     Const,
     InList,
     Not,
     NullCheck,
+    Part,
     Predicate,
+    children,
     negate_test,
     variables,
     walk,
@@ -303,6 +307,8 @@ def _removed_without_match(test: Predicate) -> frozenset[str]:
     match test:
         case NullCheck():
             return frozenset()
+        case _ if any(isinstance(part, Coalesce | CaseWhen) for part in walk(test)):
+            return frozenset()  # what is missing may have been replaced by another value
         case AllOf(tests=tests):
             return frozenset().union(*map(_removed_without_match, tests))
         case AnyOf(tests=tests):
@@ -333,7 +339,7 @@ def _never_true(test: Predicate) -> str | None:
         return "`in []` is never true"
     if isinstance(test, NullCheck):
         return None
-    for part in walk(test):
+    for part in _find_strict_parts(test):
         zero = (
             isinstance(part, Calc)
             and part.op == "/"
@@ -343,6 +349,14 @@ def _never_true(test: Predicate) -> str | None:
         if zero:
             return "division by 0 is null, so the condition is never true"
     return None
+
+
+def _find_strict_parts(part: Part) -> Iterator[Part]:
+    """The parts that make a test null when they are null."""
+    yield part
+    if not isinstance(part, Coalesce | CaseWhen):
+        for child in children(part):
+            yield from _find_strict_parts(child)
 
 
 def _never_true_together(test: AnyOf | AllOf | Not) -> str | None:

@@ -180,8 +180,15 @@ def print_expr(expr: ast.Expr) -> str:
 
 def _print_call(expr: ast.Expr) -> str:
     match expr:
-        case ast.CaseCall(fn=fn, argument=argument):
+        case ast.CaseCall(fn=fn, argument=argument) | ast.DateCall(fn=fn, argument=argument):
             return f"{fn}({print_expr(argument)})"
+        case ast.Interval(unit=unit, amount=amount):
+            return f"{unit}({print_expr(amount)})"
+        case ast.Coalesce(arguments=arguments):
+            return f"coalesce({_print_list(*arguments)})"
+        case ast.CaseWhen(branches=branches, otherwise=otherwise):
+            last = "" if otherwise is None else f" else {_print_chosen(otherwise)}"
+            return f"case {' '.join(map(_print_branch, branches))}{last} end"
         case ast.Aggregate(fn=fn, argument=argument, distinct=distinct):
             return _print_aggregate(fn, print_expr(argument), distinct)
         case ast.Nearest(target=target, query=query):
@@ -193,6 +200,16 @@ def _print_call(expr: ast.Expr) -> str:
         case ast.TextCall(fn=fn, field=field, query=query, max_edits=edits):
             return f"{fn}({_print_list(field, query, edits)})"
     raise AssertionError(f"no text for {type(expr).__name__}")
+
+
+def _print_branch(branch: ast.CaseBranch) -> str:
+    return f"when {print_condition(branch.condition)} then {_print_chosen(branch.value)}"
+
+
+def _print_chosen(value: ast.Expr) -> str:
+    # A column called `case` would begin another one where `when` follows it.
+    text = print_expr(value)
+    return f"({text})" if _BARE_WORD.search(text) else text
 
 
 def _print_aggregate(fn: str, argument: str, distinct: bool) -> str:

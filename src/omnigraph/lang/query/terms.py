@@ -13,7 +13,16 @@ from typing import Any, cast, get_args
 from typing import Literal as OneOf
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.lang.query.ast import AffixOp, AggregateFn, ArithmeticOp, CaseFn, PatternOp, TextFn
+from omnigraph.lang.query.ast import (
+    AffixOp,
+    AggregateFn,
+    ArithmeticOp,
+    CaseFn,
+    DatePartFn,
+    IntervalFn,
+    PatternOp,
+    TextFn,
+)
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, ValueType
 
 ConstantValue = str | int | float | bool | None
@@ -93,6 +102,61 @@ class CaseFold:
 
 
 @dataclass(frozen=True, slots=True)
+class DatePart:
+    """A part of a date or, in UTC, of a moment; weeks and weekdays are those of ISO 8601."""
+
+    part: DatePartFn
+    argument: Term
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class DateCast:
+    """The date of a moment, or the first moment of a date, as the type says."""
+
+    argument: Term
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """A date or moment moved by so many units; null where that cannot be stored."""
+
+    argument: Term
+    amount: Term
+    unit: IntervalFn
+    backward: bool
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Elapsed:
+    """Days from one date to another, or seconds from one moment to another: `left - right`."""
+
+    left: Term
+    right: Term
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """The first value that is not null."""
+
+    arguments: tuple[Term, ...]
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWhen:
+    """The value behind the first test that is true, else `otherwise`, else null."""
+
+    tests: tuple[Predicate, ...]
+    values: tuple[Term, ...]
+    otherwise: Term | None
+    type: ValueType
+
+
+@dataclass(frozen=True, slots=True)
 class Total:
     """An aggregate over the rows of a group."""
 
@@ -152,6 +216,12 @@ Term = (
     | Calc
     | Minus
     | CaseFold
+    | DatePart
+    | DateCast
+    | Shift
+    | Elapsed
+    | Coalesce
+    | CaseWhen
     | Total
     | Distance
     | Relevance

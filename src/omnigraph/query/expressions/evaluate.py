@@ -34,10 +34,15 @@ from omnigraph.lang.query.terms import (
     AnyOf,
     Calc,
     CaseFold,
+    CaseWhen,
+    Coalesce,
     Column,
     Compare,
     Const,
+    DateCast,
+    DatePart,
     Distance,
+    Elapsed,
     EntityId,
     Fusion,
     Has,
@@ -52,6 +57,7 @@ from omnigraph.lang.query.terms import (
     Predicate,
     Prop,
     Relevance,
+    Shift,
     Term,
     TextMatch,
     TextTest,
@@ -62,6 +68,7 @@ from omnigraph.lang.query.terms import (
 )
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import Stored, arrow_type, convert
+from omnigraph.query.expressions.date_operators import cast_date, date_part, shift_dates, subtract_dates
 from omnigraph.query.expressions.operators import (
     FLIPPED,
     Flags,
@@ -115,16 +122,48 @@ _OF_ROWS = (Prop, EntityId, Column, Total, Distance, Relevance, Fusion, TextMatc
 # --- terms ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Substituted:
+    """A scope in which the values of some terms are known, or in which one row stands for all."""
+
+    scope: Scope
+    replaced: Replaced
+    length: int
+
+    def prop(self, var: str, name: str) -> pa.Array:
+        return self.scope.prop(var, name)
+
+    def entity_id(self, var: str) -> pa.Array:
+        return self.scope.entity_id(var)
+
+    def parameter(self, name: str) -> Stored:
+        return self.scope.parameter(name)
+
+    def now(self) -> int:
+        return self.scope.now()
+
+    def score(self, term: Distance | Relevance | Fusion | TextMatch) -> pa.Array:
+        return self.scope.score(term)
+
+    def column(self, name: str) -> pa.Array:
+        return self.scope.column(name)
+
+
+def substitute(scope: Scope, replaced: Replaced) -> Scope:
+    """A scope in which the values of the terms in `replaced` are taken from there."""
+    return _Substituted(scope, replaced, scope.length) if replaced else scope
+
+
 def evaluate_term(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> pa.Array:
     """The values of a term in all rows; what is found in `replaced` is taken from there."""
-    found = evaluate_operand(term, scope, replaced)
+    found = evaluate_operand(term, substitute(scope, replaced))
     return _repeat_value(found, scope.length) if isinstance(found, Known) else found
 
 
-def evaluate_operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLACED) -> Operand:
+def evaluate_operand(term: Term, scope: Scope) -> Operand:
     """The values of a term in all rows, or the one value they all have."""
-    if replaced and term in replaced:
-        return replaced[term]
+    if isinstance(scope, _Substituted) and term in scope.replaced:
+        return scope.replaced[term]
     match term:
         case Const(value=constant, type=type_):
             return Known(constant, type_)  # type: ignore[arg-type]  # items of lists are never null
@@ -138,22 +177,38 @@ def evaluate_operand(term: Term, scope: Scope, replaced: Replaced = _NONE_REPLAC
             return scope.entity_id(var)
         case Column(name=name):
             return scope.column(name)
-        case Calc() | Minus() | CaseFold():
-            return _compute_operand(term, scope, replaced)
+        case Coalesce() | CaseWhen():
+            return _choose_operand(term, scope)
         case Distance() | Relevance() | Fusion() | TextMatch():
             return scope.score(term)
-    raise InternalError(f"{term.fn} is not known before its rows are grouped")
+        case Total(fn=fn):
+            raise InternalError(f"{fn} is not known before its rows are grouped")
+        case _:
+            return _compute_operand(term, scope)
 
 
-def _compute_operand(term: Calc | Minus | CaseFold, scope: Scope, replaced: Replaced) -> Operand:
-    operands = [evaluate_operand(cast(Term, child), scope, replaced) for child in children(term)]
+Computed: TypeAlias = Calc | Minus | CaseFold | DatePart | DateCast | Shift | Elapsed
+
+
+def _compute_operand(term: Computed, scope: Scope) -> Operand:
+    operands = [evaluate_operand(cast(Term, child), scope) for child in children(term)]
     result = _compute_result(term, [_shorten_column(found) for found in operands])
     if all(isinstance(found, Known) for found in operands):
-        return Known(result[0].as_py(), term.type, written=False)
+        return Known(_stored_value(result), term.type, written=False)
     return result
 
 
-def _compute_result(term: Calc | Minus | CaseFold, columns: Sequence[pa.Array]) -> pa.Array:
+def _stored_value(column: pa.Array) -> Stored:
+    """The only value of a column, as it is stored: dates and moments as numbers."""
+    kind = column.type.value_type if pa.types.is_list(column.type) else column.type
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        number = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        column = column.cast(pa.list_(number) if pa.types.is_list(column.type) else number)
+    found = column[0].as_py()
+    return tuple(found) if isinstance(found, list) else cast(Stored, found)
+
+
+def _compute_result(term: Computed, columns: Sequence[pa.Array]) -> pa.Array:
     match term:
         case Calc(op=op, type=type_):
             return calculate(op, columns[0], columns[1], type_)
@@ -161,6 +216,36 @@ def _compute_result(term: Calc | Minus | CaseFold, columns: Sequence[pa.Array]) 
             return negate(columns[0], type_)
         case CaseFold(fn=fn):
             return pc.utf8_lower(columns[0]) if fn == "lower" else pc.utf8_upper(columns[0])
+        case DatePart(part=part):
+            return date_part(part, columns[0])
+        case DateCast(type=type_):
+            return cast_date(columns[0], type_)
+        case Shift(unit=unit, backward=backward):
+            return shift_dates(columns[0], columns[1], unit, backward=backward)
+        case Elapsed():
+            return subtract_dates(columns[0], columns[1])
+
+
+def _choose_operand(term: Coalesce | CaseWhen, scope: Scope) -> Operand:
+    if not _is_constant(term):
+        return _choose(term, scope)
+    replaced = scope.replaced if isinstance(scope, _Substituted) else _NONE_REPLACED
+    return Known(_stored_value(_choose(term, _Substituted(scope, replaced, 1))), term.type, written=False)
+
+
+def _choose(term: Coalesce | CaseWhen, scope: Scope) -> pa.Array:
+    wanted = arrow_type(term.type)
+
+    def values(found: Term) -> pa.Array:
+        # A whole number may lose digits where it shares a column with floats.
+        return evaluate_term(found, scope).cast(wanted, safe=False)
+
+    if isinstance(term, Coalesce):
+        return pc.coalesce(*map(values, term.arguments))
+    chosen = pa.nulls(scope.length, wanted) if term.otherwise is None else values(term.otherwise)
+    for test, value in zip(term.tests[::-1], term.values[::-1], strict=True):
+        chosen = pc.if_else(pa.array(evaluate_predicate(test, scope)), values(value), chosen)
+    return chosen
 
 
 def _shorten_column(found: Operand) -> pa.Array:

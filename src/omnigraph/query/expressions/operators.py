@@ -27,20 +27,20 @@ _ARITHMETIC: dict[ArithmeticOp, Any] = {"+": np.add, "-": np.subtract, "*": np.m
 
 def calculate(op: ArithmeticOp, left: pa.Array, right: pa.Array, type_: ValueType) -> pa.Array:
     """`left op right` as I64 or F64."""
-    combine = _calculate_whole if type_.scalar is Scalar.I64 else _calculate_floating
+    combine = calculate_whole if type_.scalar is Scalar.I64 else _calculate_floating
     result, wrong = combine(op, to_numpy_numbers(left), to_numpy_numbers(right))
-    return _to_column(result, wrong | _find_missing(left) | _find_missing(right))
+    return _to_column(result, wrong | find_missing(left) | find_missing(right))
 
 
 def negate(argument: pa.Array, type_: ValueType) -> pa.Array:
     """`-argument` as I64 or F64."""
     found = to_numpy_numbers(argument)
     if type_.scalar is Scalar.I64:
-        result, wrong = _calculate_whole("-", np.zeros(1, np.int64), found)
+        result, wrong = calculate_whole("-", np.zeros(1, np.int64), found)
     else:
         result = -found.astype(np.float64)
         wrong = ~np.isfinite(result)
-    return _to_column(result, wrong | _find_missing(argument))
+    return _to_column(result, wrong | find_missing(argument))
 
 
 def to_numpy_numbers(column: pa.Array) -> Numbers:
@@ -50,7 +50,8 @@ def to_numpy_numbers(column: pa.Array) -> Numbers:
     return found
 
 
-def _find_missing(column: pa.Array) -> Flags:
+def find_missing(column: pa.Array) -> Flags:
+    """Where a column is null; a single flag when it is nowhere."""
     if not column.null_count:
         return np.zeros(1, np.bool_)
     found: Flags = column.is_null().to_numpy(zero_copy_only=False)
@@ -61,7 +62,7 @@ def _to_column(result: Numbers, missing: Flags) -> pa.Array:
     return pa.array(result, mask=missing) if missing.any() else pa.array(result)
 
 
-def _calculate_whole(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+def calculate_whole(op: ArithmeticOp, left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
     """64-bit results and where they are wrong.
 
     Arithmetic that wraps around is right whenever the true result fits, also for operands above
