@@ -121,7 +121,10 @@ def test_the_resource_its_digest_and_what_it_needs(declared: Deployment) -> None
     declared.configure(f"# a remark\n{HEAD}{text}")
     assert "pipeline.crm" not in outcomes(declared.plan())
     declared.write("people.map.yaml", MAP.replace("email: email", "email: lower(email)"))
-    assert outcomes(declared.plan())["pipeline.crm"] == "update applied"
+    planned = declared.plan()
+    assert outcomes(planned)["pipeline.crm"] == "update applied"
+    [skipped] = [one for one in planned["diagnostics"] if one["code"] == "pipeline_sql_check_skipped"]
+    assert "omnigraph pipeline plan crm --desired --config" in skipped["message"]
 
 
 def test_create_update_and_delete_change_the_definition_alone(declared: Deployment) -> None:

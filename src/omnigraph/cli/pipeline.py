@@ -51,6 +51,9 @@ Targets = Annotated[
     list[str] | None,
     typer.Option("--target", help="Only this graph of `into`; may be repeated.", metavar="GRAPH"),
 ]
+Desired = Annotated[
+    bool, typer.Option("--desired", help="The pipeline of the cluster's files, not the applied one.")
+]
 RunId = Annotated[str, typer.Argument(help="The id of a run.", metavar="RUN")]
 
 
@@ -71,9 +74,11 @@ def validate(what: What, name: Name = None, config: Config = None, as_json: AsJs
 
 
 @app.command()
-def plan(what: What, name: Name = None, config: Config = None, as_json: AsJson = False) -> None:
+def plan(
+    what: What, name: Name = None, config: Config = None, desired: Desired = False, as_json: AsJson = False
+) -> None:
     """Check a pipeline, and let Spark find the columns of every statement and map; reads no rows."""
-    _print_plan(planned(_find(what, name, config).pipeline), as_json=as_json)
+    _print_plan(planned(_find(what, name, config, desired=desired).pipeline), as_json=as_json)
 
 
 @app.command()
@@ -90,10 +95,7 @@ def run(
         bool, typer.Option("--full-refresh", help="Read and load everything, wherever earlier runs ended.")
     ] = False,
     only_count: Annotated[bool, typer.Option("--dry-run", help="Read and count, and write nothing.")] = False,
-    desired: Annotated[
-        bool,
-        typer.Option("--desired", help="With --dry-run: the pipeline of the files, not the applied one."),
-    ] = False,
+    desired: Desired = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline once: read its sources, make rows of them, and load them into each target.

@@ -82,6 +82,7 @@ CODES: Mapping[str, Code] = {
     "pipeline_endpoint_type": _error("edges have no ends, or ends that are no ids of their nodes"),
     "pipeline_view_unknown": _error("a map uses a view that is no source and no transform"),
     "pipeline_sql_invalid": _error("a statement is not one SELECT or WITH"),
+    "pipeline_sql_check_skipped": _warning("the statements of a pipeline were not parsed by Spark"),
     # Plans.
     "cluster_recovery_pending": _warning("an interrupted operation on a graph waits for recovery"),
     "schema_preview_unavailable": _warning("a schema change could not be previewed on the live graph"),

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from omnigraph.cluster.addresses import graph_address
+from omnigraph.cluster.addresses import Kind, graph_address, kind_of, name_of
 from omnigraph.cluster.diagnostics import Findings
-from omnigraph.cluster.plan import Plan
+from omnigraph.cluster.plan import Action, Plan
 from omnigraph.cluster.plan_file import write_plan
 from omnigraph.cluster.planner import Circumstances, build_plan
 from omnigraph.cluster.preview import preview
@@ -75,4 +75,15 @@ def _plan(session: Session, root: ClusterRoot, state: State, cas: str | None) ->
     approvals = session.approvals(root, state)
     pending = frozenset(one.graph_id for one in sidecars)
     made = build_plan(desired, state, Circumstances(cas, pending, approvals), findings)
+    _report_unparsed(session, made)
     return preview(root, desired, made, approvals, findings)
+
+
+def _report_unparsed(session: Session, made: Plan) -> None:
+    """Note statements that only Spark can parse: starting it would make every plan wait for seconds."""
+    for change in made.changes:
+        if kind_of(change.resource) is Kind.PIPELINE and change.operation is not Action.DELETE:
+            name = name_of(change.resource)
+            command = f"omnigraph pipeline plan {name} --desired --config {session.directory}"
+            message = f"the statements of '{name}' were not parsed by Spark; `{command}` does that"
+            session.findings.add("pipeline_sql_check_skipped", change.resource, message)

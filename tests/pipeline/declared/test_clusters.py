@@ -55,6 +55,11 @@ def test_the_example_of_cluster_init_runs_its_pipeline(
         assert main(["pipeline", "run", "staff", "--dry-run", *more, *options]) == 0
         planned = json.loads(capsys.readouterr().out)["targets"]["graph.knowledge"]["types"]
         counts.append({key: one["rows"] for key, one in planned.items()})
+    (at / "cluster.yaml").write_text(
+        (at / "cluster.yaml").read_text().replace("topic is not", "topicc is not")
+    )
+    assert main(["pipeline", "plan", "staff", "--desired", "--config", str(at), "--json"]) == 1
+    assert json.loads(capsys.readouterr().err)["code"] == "pipeline_column_unresolved"
     assert counts == [{"node:Person": 3, "node:Topic": 2, "edge:KnowsAbout": 2}, {"node:Person": 2}]
 
 

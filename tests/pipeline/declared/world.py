@@ -108,3 +108,14 @@ def people(graph: Path, branch: str = "main") -> list[str]:
     """The ids of everybody on a branch."""
     with og.open(graph, read_only=True) as opened:
         return sorted(opened.snapshot(branch).rows("Person", columns=["id"])["id"].to_pylist())
+
+
+class Growing(Given):
+    """A source that is read by its watermark: there is nothing after the greatest one."""
+
+    @contextmanager
+    def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
+        nothing: Rows = {key: {name: [] for name in columns} for key, columns in self.rows.items()}
+        rows = nothing if bounds["people"].lower == self.upper else self.rows
+        with Given(self.folder, rows, self.upper, self.content).batch(target, graph, bounds) as made:
+            yield made

@@ -17,38 +17,34 @@ from omnigraph import failpoints
 from omnigraph.errors import PipelineMovedToCluster
 from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import hold_lease
-from omnigraph.pipeline.declared.records import FOLDER, Checkpoint, Ledger, RunRecord
+from omnigraph.pipeline.declared.records import FOLDER, Checkpoint, Ledger, OpenStore, RunRecord
 from omnigraph.storage.location import Location
+from omnigraph.storage.stores import open_store
 
 _MARK = "moved.json"
 
 
-def open_ledger(pipeline: Pipeline) -> Ledger:
+def open_ledger(pipeline: Pipeline, open_store: OpenStore = open_store) -> Ledger:
     """Open the records of a pipeline: those of its cluster, or those beside the first target of a file."""
     if pipeline.cluster is None:
-        return _beside_target(pipeline)
-    return open_cluster_ledger(pipeline.cluster, pipeline.name)
-
-
-def open_cluster_ledger(cluster: Location, name: str) -> Ledger:
-    """Open the records of a pipeline of a cluster."""
-    return Ledger.at(cluster / "__cluster", "pipelines", name)
+        return _beside_target(pipeline, open_store)
+    return Ledger.at(pipeline.cluster / "__cluster", "pipelines", pipeline.name, open_store)
 
 
 @contextmanager
-def hold_ledger(pipeline: Pipeline, run_id: str) -> Iterator[Ledger]:
+def hold_ledger(pipeline: Pipeline, run_id: str, open_store: OpenStore = open_store) -> Iterator[Ledger]:
     """Hold the lease of a pipeline and yield its records, with those of earlier runs of its file."""
-    ledger = open_ledger(pipeline)
+    ledger = open_ledger(pipeline, open_store)
     with hold_lease(ledger, run_id):
         if pipeline.cluster is None:
             _refuse_moved(ledger)
         else:
-            _adopt(pipeline, pipeline.cluster, ledger, run_id)
+            _adopt(pipeline, _beside_target(pipeline, open_store), ledger, run_id)
         yield ledger
 
 
-def _beside_target(pipeline: Pipeline) -> Ledger:
-    return Ledger.at(Location.parse(pipeline.into[0].uri), FOLDER, pipeline.name)
+def _beside_target(pipeline: Pipeline, open_store: OpenStore) -> Ledger:
+    return Ledger.at(Location.parse(pipeline.into[0].uri), FOLDER, pipeline.name, open_store)
 
 
 def _refuse_moved(ledger: Ledger) -> None:
@@ -57,21 +53,20 @@ def _refuse_moved(ledger: Ledger) -> None:
         raise PipelineMovedToCluster(ledger.pipeline, mark["cluster"], (ledger.place / _MARK).uri)
 
 
-def _adopt(pipeline: Pipeline, cluster: Location, ledger: Ledger, run_id: str) -> None:
-    before = _beside_target(pipeline)
+def _adopt(pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str) -> None:
     mark = _read_mark(before)
     if mark is not None and mark["status"] == "moved":
         return
     # A run of the file that is under way ends first; this refuses the next one.
     with hold_lease(before, run_id):
-        _write_mark(before, cluster, "moving")
+        _write_mark(before, pipeline.home, "moving")
         failpoints.reach(failpoints.PIPELINE_BEFORE_ADOPTION)
         graphs = {PurePosixPath(one.uri).name: one.name for one in pipeline.into}
         for record in before.runs():
             ledger.copy_run(_rename(record, graphs))
         ledger.add_checkpoint(_rename_checkpoint(before.checkpoint(), graphs))
         failpoints.reach(failpoints.PIPELINE_AFTER_ADOPTION)
-        _write_mark(before, cluster, "moved")
+        _write_mark(before, pipeline.home, "moved")
 
 
 def _rename(record: RunRecord, graphs: Mapping[str, str]) -> RunRecord:
@@ -99,6 +94,6 @@ def _read_mark(ledger: Ledger) -> dict[str, str] | None:
     return None if text is None else dict(json.loads(text))
 
 
-def _write_mark(ledger: Ledger, cluster: Location, status: str) -> None:
-    mark = {"schema_version": 1, "pipeline": ledger.pipeline, "cluster": cluster.uri, "status": status}
+def _write_mark(ledger: Ledger, cluster: str, status: str) -> None:
+    mark = {"schema_version": 1, "pipeline": ledger.pipeline, "cluster": cluster, "status": status}
     ledger.objects.write_text(ledger.place / _MARK, json.dumps(mark, indent=1))

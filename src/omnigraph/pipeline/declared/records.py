@@ -10,7 +10,7 @@ __pipelines/<name>/ or __cluster/pipelines/<name>/
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -177,6 +177,9 @@ class Reached:
 Checkpoint = dict[str, dict[str, Reached]]
 """By target and source."""
 
+OpenStore = Callable[[Location], ObjectStore]
+"""Opens the store of records; tests watch and break its calls."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
@@ -189,7 +192,7 @@ class Ledger:
     pipeline: str
 
     @classmethod
-    def at(cls, base: Location, folder: str, pipeline: str) -> Ledger:
+    def at(cls, base: Location, folder: str, pipeline: str, open_store: OpenStore = open_store) -> Ledger:
         """Open the records of a pipeline in a folder, without any I/O."""
         return cls(open_store(base), base, folder, pipeline)
 

@@ -26,7 +26,17 @@ from omnigraph.pipeline.declared.check import check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline, Strategy
 from omnigraph.pipeline.declared.deliver import INTERRUPTED, Delivery, may_have_landed, staging_branch
 from omnigraph.pipeline.declared.lineage import record_lineage
-from omnigraph.pipeline.declared.records import Journal, Ledger, RunRecord, Status, Step, TargetRecord, now
+from omnigraph.pipeline.declared.records import (
+    Journal,
+    Ledger,
+    OpenStore,
+    RunRecord,
+    Status,
+    Step,
+    TargetRecord,
+    now,
+)
+from omnigraph.storage.stores import open_store
 
 if TYPE_CHECKING:
     from omnigraph.policy.policy import Policy
@@ -43,6 +53,7 @@ class RunOptions:
     actor: str | None = None
     policies: Mapping[str, Policy] = field(default_factory=dict)
     """The policy of each target that has one."""
+    open_store: OpenStore = open_store
 
 
 def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) -> RunRecord:  # noqa: B008 - a frozen value
@@ -50,7 +61,7 @@ def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) 
     chosen = select_targets(pipeline, order.targets)
     check(pipeline)
     run_id = new_id()
-    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id) as ledger:
+    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id, order.open_store) as ledger:
         for earlier in ledger.runs():
             if _is_interrupted(earlier):
                 _Run(pipeline, graphs, ledger, ledger.resume(earlier.run_id), extract).close()
@@ -79,7 +90,7 @@ def retry(
 ) -> RunRecord:
     """Continue a run that was interrupted or failed; rows that landed are never delivered twice."""
     check(pipeline)
-    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id) as ledger:
+    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id, order.open_store) as ledger:
         journal = ledger.resume(run_id)
         _refuse_moved(pipeline, journal.record, ledger, graphs)
         resumed = _Run(pipeline, graphs, ledger, journal, extract)
