@@ -35,6 +35,18 @@ def close_before_exit(spark: SparkSession) -> SparkSession:
     return spark
 
 
+def limit_retries(spark: SparkSession) -> None:
+    """Let calls to a server that is gone fail after about 15 seconds: Spark repeats them for over 10 minutes.
+
+    A server that was restarted does not know the session, so longer retries would only help a network that is
+    down.
+    """
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    client: Any = spark.client
+    client.set_retry_policies([DefaultPolicy(max_retries=6, max_backoff=5_000)])
+
+
 def server_host(spark: SparkSession) -> str | None:
     """The machine of the Connect server; none for a Spark of this process."""
     client: Any = spark.client if is_connect(spark) else None

@@ -19,7 +19,13 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import MissingExtra, SparkSessionActive, SparkUnavailable
 from omnigraph.pipeline import server, start_cache
 from omnigraph.pipeline.cache_files import cache_folder
-from omnigraph.pipeline.connection import CONNECT_PORT, close_before_exit, parse_address, server_address
+from omnigraph.pipeline.connection import (
+    CONNECT_PORT,
+    close_before_exit,
+    limit_retries,
+    parse_address,
+    server_address,
+)
 from omnigraph.pipeline.failures import failure_reason, start_failure
 from omnigraph.pipeline.java import Java, find_java, launcher_home
 from omnigraph.pipeline.jvm_guard import kill_jvm_on_failure
@@ -201,6 +207,7 @@ def _connect(url: str) -> SparkSession:
         raise SparkUnavailable(
             f"the Spark server at '{shown}' refused the session: {failure_reason(str(failure))}", master=shown
         ) from failure
+    limit_retries(spark)
     return close_before_exit(spark)
 
 

@@ -20,12 +20,17 @@ from airflow.sdk import DAG
 from omnigraph.integrations.airflow import OmnigraphPipelineOperator
 
 with DAG("people", start_date=datetime(2026, 1, 1), schedule=None) as dag:
-    OmnigraphPipelineOperator(task_id="load", file="{{ params.file }}", actor="me", params={"file": FILE})
+    OmnigraphPipelineOperator(
+        task_id="load", file="{{ params.file }}", actor="me", params={"file": FILE}, retries=2
+    )
 
 if __name__ == "__main__":
     run = dag.test()
     (task,) = run.get_task_instances()
-    answer = {"run": str(run.state), "task": str(task.state), "xcom": task.xcom_pull(task_ids="load")}
+    answer = {
+        "run": str(run.state), "task": str(task.state), "tries": task.try_number,
+        "xcom": task.xcom_pull(task_ids="load"),
+    }
     open(ANSWER, "w").write(json.dumps(answer))
 """
 
@@ -75,3 +80,12 @@ def test_a_task_is_a_run_of_a_pipeline_with_its_commit_and_counts(home: Path, ca
         "edges": {},
         "rejected": 0,
     }
+
+
+def test_a_task_whose_rows_are_rejected_fails_and_is_not_repeated(home: Path, case: Case) -> None:
+    case.break_input()
+    answer, log = run_dag(home, case)
+    assert (answer["run"], answer["task"], answer["xcom"]) == ("failed", "failed", None), log
+    assert answer["tries"] == 1
+    assert "load_rejected" in log
+    assert case.ages() == {}

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ FILES, ROWS, BAD = 400, 50, 100
 GOOD = FILES * ROWS * (BAD - 1) // BAD
 HELD = "/input/[0-9]+00[.]jsonl"
 """One file in a hundred, which is one for each task: a task reads several at once."""
+READY = "Spark Connect server started"
 TORTURE = bool(os.environ.get("OMNIGRAPH_TORTURE"))
 
 
@@ -104,6 +107,44 @@ def test_a_load_survives_a_killed_executor_and_a_killed_worker(cluster: Cluster,
     assert len(events["SparkListenerExecutorRemoved"]) >= 2
 
 
+@pytest.mark.skipif(
+    not TORTURE, reason="starts a server on the cluster twice, over a minute; in `make torture`"
+)
+def test_a_load_whose_connect_server_is_killed_changes_nothing_and_runs_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    client = in_own_prefix(cluster, "connected")
+    uri = f"s3://{client.environment['BUCKET']}/graph"
+    og.init(uri, schema="node Person { slug: String @key  age: I32?  }").close()
+    fill_input(client, tmp_path)
+    ask_s3("hold", paths=HELD)
+    with client.serve("Keep Spark running", READY) as server:
+        finish = client.submit("Keep Spark running", 1)
+        assert ask_s3("held", count="1") >= 1
+        server.kill()
+        ask_s3("release")
+        failed = finish(failed=True)
+    assert (failed["code"], failed["retryable"]) == ("spark_unavailable", True)
+    with og.open(uri) as graph:
+        assert list(graph.branches) == ["main"]
+        assert len(graph.commits.list()) == 1
+    with client.serve("Keep Spark running", READY):
+        done = client.submit("Keep Spark running", 1)()
+    assert (done["total_entities"], done["engine"]["name"]) == (GOOD, "spark")
+    with og.open(uri) as graph:
+        assert graph.snapshot(branch="connected").rows("Person").num_rows == GOOD
+
+
+def in_own_prefix(cluster: Cluster, name: str) -> Cluster:
+    """The cluster for a client with a part of the bucket for itself, and with the code of these tests."""
+    changes = {
+        "BUCKET": f"{cluster.environment['BUCKET']}/{name}",
+        "PATH": f"{cluster.environment['PATH']}:{Path(sys.executable).parent}",
+        "PYTHONPATH": str(Path(og.__file__).parents[1]),
+    }
+    return replace(cluster, environment={**cluster.environment, **changes})
+
+
 def fill_input(cluster: Cluster, folder: Path) -> None:
     """Many small files: more tasks than cores, with a hundred files each."""
     for number in range(FILES):
@@ -113,7 +154,8 @@ def fill_input(cluster: Cluster, folder: Path) -> None:
             for row in rows
         ]
         (folder / f"{number:04}.jsonl").write_text("\n".join(lines) + "\n")
-    ask_s3("fill", folder=str(folder), bucket=cluster.environment["BUCKET"], prefix="input")
+    bucket, _, prefix = cluster.environment["BUCKET"].partition("/")
+    ask_s3("fill", folder=str(folder), bucket=bucket, prefix=f"{prefix}/input".lstrip("/"))
 
 
 def read_events(cluster: Cluster) -> dict[str, list[Any]]:
