@@ -183,4 +183,4 @@ def test_every_command_can_print_json(run: Run) -> None:
     every = leaves(get_command(app), "")
     assert len(every) > 25
     silent = {path for path, leaf in every if not any("--json" in param.opts for param in leaf.params)}
-    assert silent == {" mcp", " serve", " shell", " ui"}, "a server or a prompt has no result"
+    assert silent == {" lsp", " mcp", " serve", " shell", " ui"}, "a server or a prompt has no result"

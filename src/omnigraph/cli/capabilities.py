@@ -55,7 +55,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("policy", "queries"), DECLARED),
     # Its file names the graphs; a pipeline of a cluster is addressed by its name.
     "pipeline": Capability(Kind.LOCAL, frozenset({"--as", "--cluster"})),
-    **dict.fromkeys(("alias", "completion", "login", "logout", "profile", "spark", "version"), LOCAL),
+    **dict.fromkeys(("alias", "completion", "login", "logout", "lsp", "profile", "spark", "version"), LOCAL),
 }
 
 NAMES_ITS_AUTHOR = frozenset(

@@ -68,6 +68,9 @@ COMMANDS: Mapping[str, Command] = {
     "log": Command("omnigraph.cli.log:app", "List commits, newest first, with what each changed."),
     "login": Command("omnigraph.cli.login:app", "Keep the token of a server.", Plane.LOCAL),
     "logout": Command("omnigraph.cli.login:logout_app", "Forget the token of a server.", Plane.LOCAL),
+    "lsp": Command(
+        "omnigraph.cli.lsp:app", "Check and complete schemas and queries in an editor.", Plane.LOCAL
+    ),
     "mcp": Command("omnigraph.cli.mcp:app", "Offer a graph to a language model, over MCP."),
     "mutate": Command("omnigraph.cli.mutate:app", "Insert, update or delete by a query, in one commit."),
     "optimize": Command(

@@ -22,6 +22,11 @@ class Token:
     end: int
 
     @property
+    def is_word(self) -> bool:
+        """Whether it is a name, a variable or a number, and no sign."""
+        return self.text[0].isalnum() or self.text[0] in "_$"
+
+    @property
     def span(self) -> Span:
         """Where it is."""
         return Span(self.start, self.end)
@@ -62,21 +67,15 @@ def read_tokens(source: Source) -> list[Token]:
 
 
 def token_at(tokens: Sequence[Token], offset: int) -> int | None:
-    """Return the number of the token at a place, or of the one that ends there."""
-    for number, token in enumerate(tokens):
-        if token.start <= offset < token.end:
-            return number
-        if token.end == offset and not any(
-            other.start == offset for other in tokens[number + 1 : number + 2]
-        ):
-            return number
-    return None
+    """Return the number of the token at a place: a word that is there or ends there, before a sign."""
+    touching = [number for number, token in enumerate(tokens) if token.start <= offset <= token.end]
+    return min(touching, key=lambda number: not tokens[number].is_word, default=None)
 
 
 def split_at(tokens: Sequence[Token], offset: int) -> tuple[list[Token], str]:
     """Return the tokens before a place, without the word that is being written there, and that word."""
     before = [token for token in tokens if token.start < offset]
-    if before and before[-1].end >= offset and (before[-1].text[0].isalnum() or before[-1].text[0] in "_$"):
+    if before and before[-1].end >= offset and before[-1].is_word:
         written = before[-1].text[: offset - before[-1].start]
         return before[:-1], written
     return before, ""
