@@ -212,6 +212,26 @@ def test_writes(
     assert capsys.readouterr().err.rstrip().endswith("(served)")
 
 
+def test_wrong_records_of_a_load_come_back(
+    run: Run, run_json: RunJson, tmp_path: Path, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("branch", "create", "rejected")
+    (tmp_path / "people.txt").write_text("full name,age\nFay,1\nGil,x\n")
+    (tmp_path / "map.yaml").write_text(
+        "inputs:\n- files: [people.txt]\n  type: Person\n  format: csv\n  columns: {full name: name}\n"
+    )
+    rejects = tmp_path / "rejects.ndjson"
+    shown = ["load", "--data", str(tmp_path / "people.txt"), "--mapping", str(tmp_path / "map.yaml")]
+    shown += ["--mode", "append", "--branch", "rejected", "--rejects", str(rejects)]
+    assert refused(*shown)[0] == "load_rejected"
+    assert json.loads(rejects.read_text())["record"] == "Gil,x"
+    rejects.unlink()
+    loaded = run_json(*shown, "--skip-bad")
+    assert (loaded["total_entities"], loaded["skipped_counts"]) == (1, {"value": 1})
+    assert loaded["skipped"][0]["line"] == 3
+    assert json.loads(rejects.read_text())["line"] == 3
+
+
 def test_a_schema_is_applied_where_the_server_may(refused: Refused, tmp_path: Path, run: Run) -> None:
     run("branch", "create", "blocking")
     (tmp_path / "new.pg").write_text(SCHEMA + "node Pet { name: String @key }\n")

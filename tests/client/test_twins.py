@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -281,6 +283,95 @@ def test_files_of_columns_are_loaded_by_their_names(graph: AnyGraph, tmp_path: P
     (tmp_path / "other.csv").write_text("name\nx\n")
     with pytest.raises(errors.BadRequest, match="other"):
         graph.load(tmp_path / "other.csv", mode="append", branch="columns")
+
+
+def test_a_mapping_says_how_columns_become_properties(graph: AnyGraph, tmp_path: Path) -> None:
+    (tmp_path / "people.txt").write_text("full name;years\nPia;7\nQuin;\n")
+    entry = {
+        "files": ["people.txt"],
+        "type": "Person",
+        "format": "csv",
+        "delimiter": ";",
+        "columns": {"full name": "name", "years": "age"},
+    }
+    mapping: dict[str, Any] = {"inputs": [entry]}
+    at: dict[str, Any] = {"mode": "merge", "branch": "mapped", "from_": "main"}
+    assert graph.load(tmp_path / "people.txt", mapping=mapping, **at).nodes == {"Person": 2}
+    named = tmp_path / "mapping.yaml"
+    named.write_text(json.dumps(mapping, indent=1))
+    assert graph.load(tmp_path / "people.txt", mapping=named, **at).nodes == {"Person": 2}
+    assert names(graph, "mapped")[4:] == ["Pia", "Quin"]
+    rows = {"inputs": [{"files": ["Person.arrow"], "columns": {"full name": "name"}, "drop": ["years"]}]}
+    done = graph.load([{"full name": "Rex", "years": 1}], type="Person", mapping=rows, **at)
+    assert done.nodes == {"Person": 1}
+    with pytest.raises(errors.BadRequest, match="cannot read mapping"):
+        graph.load(tmp_path / "people.txt", mapping=tmp_path / "missing.yaml", **at)
+    for wrong in ("inputs:\n- files: [people.txt]\n  type: Persn\n", "inputs: [\n"):
+        named.write_text(wrong)
+        with pytest.raises(errors.OmnigraphError, match=str(named)):
+            graph.load(tmp_path / "people.txt", mapping=named, **at)
+
+
+def test_wrong_records_are_left_out_and_written_to_a_file(graph: AnyGraph, tmp_path: Path) -> None:
+    rejects = tmp_path / "rejects.ndjson"
+    bad = tmp_path / "bad.ndjson"
+    lines = [
+        {"type": "Person", "data": {"name": "Sol", "age": 1}},
+        {"type": "Person", "data": {"name": "Tam", "age": "x"}},
+        {"edge": "Knows", "from": "Sol", "to": "Missing"},
+    ]
+    bad.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    at: dict[str, Any] = {"mode": "append", "branch": "skipped", "from_": "main"}
+    with pytest.raises(errors.LoadRejected) as refused:
+        graph.load(bad, rejects=rejects, **at)
+    assert [(one.file, one.line) for one in refused.value.violations] == [(str(bad), 2)]
+    (entry,) = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert (entry["file"], entry["line"], entry["record"]) == (str(bad), 2, lines[1])
+    done = graph.load(bad, skip_bad=True, rejects=rejects, **at)
+    assert (done.nodes, done.skipped_counts) == ({"Person": 1}, {"value": 1, "endpoint": 1})
+    assert [(one.file, one.line) for one in done.skipped] == [(str(bad), 2), (str(bad), 3)]
+    written = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert [one["record"] for one in written] == lines[1:]
+    rows = [{"name": "Uma", "age": 2**40}, {"name": "Vic"}]
+    done = graph.load(rows, type="Person", skip_bad=True, rejects=rejects, **at)
+    assert (done.nodes, done.skipped_total) == ({"Person": 1}, 1)
+    (entry,) = [json.loads(line) for line in rejects.read_text().splitlines()]
+    assert (entry["file"], entry["row"], entry["record"]["name"]) == ("<rows of Person>", 1, "Uma")
+    with pytest.raises(errors.BranchNotFound):
+        graph.load(bad, mode="append", branch="nowhere", rejects=rejects)
+    assert rejects.read_text().count("\n") == 1
+    with pytest.raises(errors.BadRequest, match="cannot write rejects"):
+        graph.load(bad, rejects=bad, **at)
+
+
+def test_rows_of_several_types_are_one_commit(graph: AnyGraph) -> None:
+    people, knows = pandas.DataFrame({"name": ["Wil", "Xia"]}), [{"from": "Wil", "to": "Xia", "since": 2}]
+    data = {"Person": people, "edge:Knows": knows}
+    done = graph.load(data, mode="append", branch="several", from_="main")
+    assert (done.nodes, done.edges) == ({"Person": 2}, {"Knows": 1})
+    wrong = [{"from": "Wil", "to": "Xia", "since": 2**40}]
+    with pytest.raises(errors.LoadRejected) as refused:
+        graph.load({"Person": [], "Knows": wrong}, mode="append", branch="several")
+    assert [(one.file, one.line) for one in refused.value.violations] == [("<rows of Knows>", 1)]
+
+
+def test_no_rows_replace_all_rows_of_a_type(graph: AnyGraph) -> None:
+    graph.branches.create("emptied")
+    assert graph.load([], type="Knows", mode="overwrite", branch="emptied").total == 0
+    assert graph.snapshot("emptied").rows("Knows").num_rows == 0
+    with pytest.raises(errors.BadRequest, match="unknown type 'Missing'"):
+        graph.load([], type="Missing", mode="append", branch="emptied")
+
+
+def test_what_comes_out_of_a_pipe_is_loaded(graph: AnyGraph, tmp_path: Path) -> None:
+    pipe = tmp_path / "people"
+    os.mkfifo(pipe)
+    mapping = {"inputs": [{"files": [str(pipe)], "type": "Person", "format": "csv"}]}
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(pipe.write_text, "name,age\nYan,5\n")
+        done = graph.load(pipe, mapping=mapping, mode="append", branch="piped", from_="main")
+        assert written.result() > 0
+    assert (done.nodes, names(graph, "piped")[4:]) == ({"Person": 1}, ["Yan"])
 
 
 def test_frames_are_loaded(graph: AnyGraph) -> None:

@@ -15,6 +15,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from omnigraph.server import route
 from omnigraph.server.route import ARROW, LOAD_LIMIT, TAR
 from tests.server.route_cases import archive_of
 from tests.server.running import RunningServer, start_server
@@ -291,3 +292,80 @@ def test_raw_load_is_denied_before_its_body_is_read(policy_server: RunningServer
     with socket.create_connection((policy_server.host, policy_server.port), timeout=30) as connection:
         connection.sendall(head.encode())
         assert connection.recv(12) == b"HTTP/1.1 403"
+
+
+def tar(*members: tuple[str, bytes, dict[str, str]]) -> bytes:
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content, headers in members:
+            head = tarfile.TarInfo(name)
+            head.size, head.pax_headers = len(content), headers
+            archive.addfile(head, io.BytesIO(content))
+    return sink.getvalue()
+
+
+MAPPING = b"inputs:\n- files: [data.txt]\n  type: Person\n  format: csv\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "params", "error"),
+    [
+        (
+            tar(("data.txt", b"name\nx\n", {})),
+            {"mapping": "map.yaml"},
+            "the archive has no mapping 'map.yaml'",
+        ),
+        (tar(("map.yaml", MAPPING, {})), {"mapping": "map.yaml"}, "the archive has no files"),
+        (tar(("map.yaml", b"\xff", {})), {"mapping": "map.yaml"}, "mapping 'map.yaml' is not UTF-8"),
+        (tar(("map.yaml", b" " * 2**21, {})), {"mapping": "map.yaml"}, "at most 1048576 bytes"),
+        (tar(("data", b"x", {"omnigraph.format": "xls"})), {}, "'xls' is not a format of a load"),
+        (tar(("data", b"x", {"omnigraph.rows": "Person"})), {}, "not a stream of Arrow batches"),
+        (tar(("data", b"x", {"omnigraph.rows": "Persn"})), {}, "unknown type 'Persn'"),
+        (tar(("Person.csv", b"name\nx\n", {})), {"skip_bad": "yes"}, "`skip_bad` is true or false"),
+    ],
+)
+def test_archive_with_wrong_members_is_a_bad_request(
+    open_server: RunningServer, body: bytes, params: dict[str, str], error: str
+) -> None:
+    with open_server.client() as client:
+        answer = client.post("/load/files", content=body, params=params, headers={"Content-Type": TAR})
+    assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+    assert error in answer.json()["error"]
+    assert "/tmp" not in answer.text
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "/dev/zero", "/proc/self/fd/0", "s3://bucket/people.csv"])
+def test_names_in_an_archive_lead_nowhere(open_server: RunningServer, name: str) -> None:
+    body = tar((name, json.dumps(person("Max")).encode(), {"omnigraph.format": "ndjson"}))
+    params = {"branch": "named", "from": "main"}
+    with open_server.client() as client:
+        answer = client.post("/load/files", content=body, params=params, headers={"Content-Type": TAR})
+    assert answer.json()["total_entities"] == 1, answer.text
+
+
+def test_lines_are_answered_only_to_clients_that_accept_nothing_else(open_server: RunningServer) -> None:
+    body = tar(("Person.csv", b"name,age\nKit,1\nLou,x\n", {}))
+    params = {"skip_bad": "true", "branch": "lines", "from": "main"}
+    with open_server.client() as client:
+        headers = {"Content-Type": TAR}
+        for accepted in ("application/json, application/x-ndjson", "*/*"):
+            headers["Accept"] = accepted
+            answer = client.post("/load/files", content=body, params=params, headers=headers)
+            assert answer.json()["skipped_counts"] == {"value": 1}
+        headers["Accept"] = "application/x-ndjson"
+        answer = client.post("/load/files", content=body, params=params, headers=headers)
+        result, rejected = map(json.loads, answer.text.splitlines())
+        assert (answer.status_code, answer.headers["content-type"]) == (200, route.NDJSON)
+        assert (result["total_entities"], rejected["record"]) == (1, "Lou,x")
+        refused = client.post("/load/files", content=body, params={"branch": "lines"}, headers=headers)
+        error, rejected = map(json.loads, refused.text.splitlines())
+        assert (refused.status_code, error["error_code"]) == (400, "load_rejected")
+        assert rejected["line"] == 3
+
+
+def test_answer_reaches_a_client_that_is_still_sending(policy_server: RunningServer) -> None:
+    sent = (b"\n" * 2**20 for _ in range(16))
+    headers = {"Content-Type": "application/x-ndjson"}
+    with policy_server.client("reader") as client:
+        answer = client.post("/load/ndjson", content=sent, headers=headers)
+    assert (answer.status_code, answer.headers["connection"]) == (403, "close")

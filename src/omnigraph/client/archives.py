@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import field
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.input_files import InputFile
 from omnigraph.errors import BadRequest
 from omnigraph.storage.input_files import open_input
@@ -13,31 +15,55 @@ from omnigraph.storage.input_files import open_input
 TAR = "application/x-tar"
 FOLDER = "omnigraph.folder"
 """The header of a member for the folder that its name is below."""
+FORMAT = "omnigraph.format"
+"""The header of a member whose name does not tell its format."""
+ROWS = "omnigraph.rows"
+"""The header of a member that is rows in memory: their type."""
 CHUNK = 1 << 20
 
 
-def pack_files(files: Iterable[InputFile]) -> Iterator[bytes]:
-    """Yield an archive of files, each under the name that the user gave it."""
-    for file in files:
-        yield _head(file)
-        yield from _content(file)
-        yield bytes(-file.size % tarfile.BLOCKSIZE)
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file of an archive."""
+
+    name: str
+    content: str | bytes = field(repr=False)
+    """Its bytes, or the place of a file."""
+    size: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_file(cls, file: InputFile, *, is_pipe: bool) -> Member:
+        """Return a file under the name that the user gave it."""
+        headers = {FOLDER: file.folder, **({FORMAT: file.format.value} if is_pipe else {})}
+        return cls(file.file, file.at, file.size, headers)
+
+
+def pack_members(members: Iterable[Member]) -> Iterator[bytes]:
+    """Yield an archive."""
+    for member in members:
+        yield _head(member)
+        yield from _content(member)
+        yield bytes(-member.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-def _head(file: InputFile) -> bytes:
-    member = tarfile.TarInfo(file.file)
-    member.size = file.size
-    member.pax_headers = {"path": file.file, FOLDER: file.folder}
-    return member.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape")
+def _head(member: Member) -> bytes:
+    head = tarfile.TarInfo(member.name)
+    head.size = member.size
+    head.pax_headers = {"path": member.name, **member.headers}
+    return head.tobuf(tarfile.PAX_FORMAT, errors="surrogateescape")
 
 
-def _content(file: InputFile) -> Iterator[bytes]:
-    left = file.size
-    with closing(open_input(file.at)) as source:
+def _content(member: Member) -> Iterator[bytes]:
+    if isinstance(member.content, bytes):
+        yield member.content
+        return
+    left = member.size
+    with closing(open_input(member.content)) as source:
         while left:
             chunk = source.read(min(CHUNK, left))
             if not chunk:
-                raise BadRequest(f"'{file.file}' became shorter while it was read", remedy="load it again")
+                raise BadRequest(f"'{member.name}' became shorter while it was read", remedy="load it again")
             left -= len(chunk)
             yield chunk

@@ -17,6 +17,7 @@ from omnigraph.engine.merge.conflict import ConflictKind, DroppedValues, MergeCo
 from omnigraph.engine.merge.merge_inputs import MergeOutcome
 from omnigraph.engine.merge.resolutions import read_resolutions
 from omnigraph.engine.merge.result import MergePreview, MergeResult
+from omnigraph.engine.rows.violations import Violation
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.engine.write.mutate import MutationResult, WriteCounts
 from omnigraph.lang.schema.catalog import Annotation
@@ -85,6 +86,19 @@ def load(found: Members) -> LoadResult:
         edges={one["name"]: one["entities_loaded"] for one in found["edges"]},
         commit=optional_commit(found["commit"]),
         branch_created=found["branch_created"],
+        skipped=tuple(violation(one) for one in found.get("skipped", ())),
+        skipped_counts=found.get("skipped_counts", {}),
+    )
+
+
+def violation(found: Members) -> Violation:
+    """Return what is wrong with a row, and where it is."""
+    return Violation(
+        file=found["file"],
+        line=found["line"] if "line" in found else found["row"],
+        entity=found["entity"],
+        reason=found["reason"],
+        row_group=found.get("row_group"),
     )
 
 

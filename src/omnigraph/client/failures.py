@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from omnigraph import errors
-from omnigraph.client.decode import merge_conflict
+from omnigraph.client.decode import merge_conflict, violation
 from omnigraph.diagnostics import Diagnostic
-from omnigraph.engine.rows.violations import Violation
 from omnigraph.errors import CompileError, OmnigraphError
 
 _BY_STATUS: Mapping[int, type[OmnigraphError]] = {
@@ -103,19 +102,9 @@ def _diagnostic(found: Mapping[str, Any]) -> Diagnostic:
     )
 
 
-def _violation(found: Mapping[str, Any]) -> Violation:
-    return Violation(
-        file=found["file"],
-        line=found["line"] if "line" in found else found["row"],
-        entity=found["entity"],
-        reason=found["reason"],
-        row_group=found.get("row_group"),
-    )
-
-
 _DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "diagnostics": _diagnostic,
-    "violations": _violation,
+    "violations": violation,
     "conflicts": merge_conflict,
 }
 

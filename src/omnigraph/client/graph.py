@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self, overload
@@ -17,7 +18,7 @@ from omnigraph.client.compare import RemoteChangeFeed, RemoteDiff, name_moment
 from omnigraph.client.exports import Baseline, write_baseline
 from omnigraph.client.feed_pages import FeedPages
 from omnigraph.client.history import RemoteBranches, RemoteCommits
-from omnigraph.client.loads import RemoteLoadOptions, prepare_load
+from omnigraph.client.loads import RemoteLoadOptions, prepare_load, send_load
 from omnigraph.client.results import ChunkReader
 from omnigraph.client.served_options import refuse_engine
 from omnigraph.client.snapshot import RemoteSnapshot, snapshot_of
@@ -37,7 +38,6 @@ from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.graph import GranularityName, LoadMode, MergeStrategy
 from omnigraph.history import CommitDetails, GraphStatus, build_status
 from omnigraph.lang.schema import compile_schema
@@ -323,7 +323,8 @@ class RemoteGraph:
         """Load files, or rows of one type, on a branch: all of them, in one commit, or nothing.
 
         Rows are a list of dictionaries, an Arrow table or stream, or a DataFrame of pandas or polars; they
-        travel as Arrow. Files travel as they are, in all formats of `Graph.load` but Lance.
+        travel as Arrow. Files travel as they are, in all formats of `Graph.load` but Lance. Wrong records
+        come back, and are written to the file `rejects` on this machine.
         """
         self._transport.require_open()
         options: RemoteLoadOptions = {
@@ -338,11 +339,8 @@ class RemoteGraph:
             "dry_run": dry_run,
             "message": message,
         }
-        prepared = prepare_load(data, mode, options)
-        try:
-            return self._transport.send(prepared.call)
-        except (LoadRejected, KeyConflict) as refused:
-            raise prepared.locate(refused) from None
+        with ExitStack() as kept:
+            return send_load(self._transport, prepare_load(data, mode, options, kept))
 
     @overload
     def merge(

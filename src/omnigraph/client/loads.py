@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypedDict
 
+import msgspec
 import pyarrow as pa
 
 from omnigraph.client import decode
-from omnigraph.client.archives import TAR, pack_files
+from omnigraph.client.archives import CHUNK, ROWS, TAR, Member, pack_members
 from omnigraph.client.calls import ARROW, NDJSON, Call, decode_json, query_of
+from omnigraph.client.failures import rebuild_error
 from omnigraph.client.served_options import refuse_actor, refuse_engine, refuse_given, require_known
+from omnigraph.client.transport import Transport
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
-from omnigraph.engine.load.sources.item import Format
+from omnigraph.engine.load.sources.item import Format, format_of
+from omnigraph.engine.load.sources.mapping import (
+    MappingText,
+    build_mapping,
+    parse_mapping,
+    read_mapping_text,
+)
 from omnigraph.engine.load.sources.pipes import ReceivedPipe, receive_pipes
-from omnigraph.engine.load.spool import as_arrow, is_frame, is_table, require_paths
-from omnigraph.engine.rows.violations import Violation
+from omnigraph.engine.load.spool import as_arrow, is_frame, is_nothing, is_table, require_paths
+from omnigraph.engine.rows.violations import RejectsFile, Violation, open_rejects_file
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected, ResourceLimitExceeded
 from omnigraph.storage.input_files import open_input
+from omnigraph.storage.scratch import TemporaryFolder, write_rows
 
 LINE_BYTES = 32 * 2**20
 """The most bytes of NDJSON that a server takes as they are; more travel as files."""
@@ -54,19 +65,34 @@ class RemoteLoadOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class LoadTarget:
-    """Where the rows of a load go."""
+    """Where the rows of a load go, and what becomes of wrong ones."""
 
     mode: str
     branch: str
     from_: str | None
     message: str | None = None
+    skip_bad: bool = False
+    has_rejects: bool = False
 
     @property
     def query(self) -> list[tuple[str, str]]:
         """The parameters of a request."""
-        from_ = None if self.from_ is None else parse_branch_name(self.from_)
-        branch = parse_branch_name(self.branch)
-        return query_of(mode=self.mode, branch=branch, from_=from_, message=self.message)
+        return query_of(
+            mode=self.mode,
+            branch=parse_branch_name(self.branch),
+            from_=None if self.from_ is None else parse_branch_name(self.from_),
+            message=self.message,
+            skip_bad="true" if self.skip_bad else None,
+        )
+
+    def call(
+        self, path: str, media: str, body: bytes | Iterable[bytes], *more: tuple[str, str]
+    ) -> Call[LoadResult]:
+        """Return a request; one with rejects is answered with lines."""
+        headers = {"Content-Type": media, **({"Accept": NDJSON} if self.has_rejects else {})}
+        return Call(
+            "POST", path, decode_json(decode.load), [*more, *self.query], headers, body, is_safe=False
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +106,11 @@ class LineRange:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLoad:
-    """A load that can be sent, and the files its lines are from."""
+    """A load that can be sent, the files its lines are from, and the file for what is wrong with them."""
 
     call: Call[LoadResult]
     ranges: tuple[LineRange, ...] = ()
+    rejects: RejectsFile | None = None
 
     def locate(self, refused: LoadRejected | KeyConflict) -> LoadRejected | KeyConflict:
         """Return an error that names files and their lines, as a local load does."""
@@ -100,51 +127,97 @@ class PreparedLoad:
         return found
 
 
-def prepare_load(data: Any, mode: str, options: RemoteLoadOptions) -> PreparedLoad:
-    """Return the load of rows or files; they are read here, and sent when the call is."""
+def prepare_load(data: Any, mode: str, options: RemoteLoadOptions, kept: ExitStack) -> PreparedLoad:
+    """Return the load of rows or files; they are read here, and sent when the call is.
+
+    `kept` holds what must be there until then: temporary files, and the file for rejects.
+    """
     require_known(RemoteLoadOptions, options)
     refuse_actor(options.get("actor"))
     refuse_engine(options.get("engine", "auto"))
-    refuse_given(
-        mapping=options.get("mapping"),
-        skip_bad=options.get("skip_bad"),
-        rejects=options.get("rejects"),
-        dry_run=options.get("dry_run"),
+    refuse_given(dry_run=options.get("dry_run"))
+    type_name, mapping = options.get("type"), _read_mapping(options.get("mapping"))
+    target = LoadTarget(
+        mode,
+        options.get("branch", MAIN),
+        options.get("from_"),
+        options.get("message"),
+        options.get("skip_bad", False),
+        options.get("rejects") is not None,
     )
-    type_name = options.get("type")
-    target = LoadTarget(mode, options.get("branch", MAIN), options.get("from_"), options.get("message"))
-    if is_frame(data):
+    rows = _rows_by_type(data, type_name)
+    if rows is None:
+        prepared = _prepare_files(data, type_name, target, mapping, kept)
+    elif mapping is None and len(rows) == 1:
+        prepared = PreparedLoad(_arrow_call(*rows.popitem(), target))
+    else:
+        folder = kept.enter_context(TemporaryFolder("rows"))
+        members = [_spool(kind, given, folder) for kind, given in rows.items()]
+        prepared = PreparedLoad(_archive_call(members, target, mapping))
+    return replace(prepared, rejects=_open_rejects(data, options.get("rejects"), kept))
+
+
+def _rows_by_type(data: Any, type_name: str | None) -> dict[str, Any] | None:
+    """Return rows in memory by their types; None when the input is names of files."""
+    if type_name is None and _is_by_type(data):
+        found = dict(data)
+    elif is_table(data) or is_frame(data) or (type_name is not None and is_nothing(data)):
+        if type_name is None:
+            raise BadRequest(
+                "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
+            )
+        found = {type_name: data}
+    else:
+        return None
+    if any(map(is_frame, found.values())):
         raise BadRequest(
             "a DataFrame of Spark cannot be sent to a server",
             remedy="open the storage of the graph to load it",
         )
-    if is_table(data):
-        return PreparedLoad(_arrow_call(data, type_name, target))
-    if type_name is not None and isinstance(data, list | tuple) and not data:
-        return PreparedLoad(_lines_call(b"", target))
-    return _files_call(data, type_name, target)
+    return found
 
 
-def _arrow_call(data: Any, type_name: str | None, target: LoadTarget) -> Call[LoadResult]:
-    if type_name is None:
-        raise BadRequest(
-            "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
-        )
-    query = [*query_of(type=type_name), *target.query]
-    rows = as_arrow(data)
+def _is_by_type(data: object) -> bool:
+    """Whether an input is rows of several types, by their names."""
+    if not isinstance(data, Mapping) or not data:
+        return False
+    return all(isinstance(name, str) and (is_table(rows) or is_nothing(rows)) for name, rows in data.items())
+
+
+def _as_arrow(rows: Any) -> pa.Table | pa.RecordBatchReader:
+    """Return rows as Arrow; a list of none has no columns, and the server knows those of its type."""
+    return pa.table({}) if is_nothing(rows) else as_arrow(rows)
+
+
+def _arrow_call(type_name: str, data: Any, target: LoadTarget) -> Call[LoadResult]:
+    rows = _as_arrow(data)
     is_small = isinstance(rows, pa.Table) and rows.nbytes <= WHOLE_BYTES
     batches = _encode_batches(rows)
     # One message with a length can be sent again when there was no connection.
-    body = b"".join(batches) if is_small else batches
-    return Call(
-        "POST",
-        "load/arrow",
-        decode_json(decode.load),
-        query,
-        {"Content-Type": ARROW},
-        body,
-        is_safe=False,
-    )
+    return target.call("load/arrow", ARROW, b"".join(batches) if is_small else batches, ("type", type_name))
+
+
+def _spool(type_name: str, data: Any, folder: Path) -> Member:
+    """Return rows as a file of an archive, which needs their size."""
+    rows, file = _as_arrow(data), folder / str(len(list(folder.iterdir())))
+    write_rows(file, rows.schema, rows.to_batches() if isinstance(rows, pa.Table) else rows)
+    return Member(f"{type_name}.{Format.ARROW}", str(file), file.stat().st_size, {ROWS: type_name})
+
+
+def _read_mapping(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> MappingText | None:
+    """Return the text of a mapping; what is wrong without a look at the schema fails here."""
+    if given is None or not isinstance(given, Mapping):
+        return None if given is None else read_mapping_text(given)
+    name = build_mapping(given).name
+    return MappingText(name, msgspec.json.encode(dict(given), enc_hook=str).decode())
+
+
+def _open_rejects(data: Any, rejects: str | os.PathLike[str] | None, kept: ExitStack) -> RejectsFile | None:
+    if rejects is None:
+        return None
+    given = [data] if isinstance(data, str | os.PathLike) else data if isinstance(data, list | tuple) else ()
+    paths = [Path(one) for one in given if isinstance(one, str | os.PathLike)]
+    return kept.enter_context(open_rejects_file(Path(rejects), paths))
 
 
 def _encode_batches(rows: pa.Table | pa.RecordBatchReader) -> Iterator[bytes]:
@@ -165,24 +238,29 @@ def _drain(sink: io.BytesIO) -> bytes:
     return written
 
 
-def _files_call(data: Any, type_name: str | None, target: LoadTarget) -> PreparedLoad:
+def _prepare_files(
+    data: Any, type_name: str | None, target: LoadTarget, mapping: MappingText | None, kept: ExitStack
+) -> PreparedLoad:
     paths = require_paths(data, type_name)
     if type_name is not None:
         raise BadRequest(
             "a server takes rows of a type, and files that tell their types themselves",
             remedy="read the file as a frame and load that, or leave `type` out",
         )
-    with receive_pipes(paths) as inputs:
-        files = find_inputs(inputs)
-        if not _are_few_lines(files):
-            _require_sendable(inputs, files)
-            return PreparedLoad(_archive_call(files, target))
-        texts = _read_all(files)
+    inputs = kept.enter_context(receive_pipes(paths))
+    formats = format_of if mapping is None else parse_mapping(mapping.text, mapping.name).format_of
+    files = find_inputs(inputs, formats)
+    if mapping is not None or target.skip_bad or target.has_rejects or not _are_few_lines(files):
+        pipes = {one.at for one in inputs if isinstance(one, ReceivedPipe)}
+        _refuse_lance(files)
+        members = [Member.of_file(file, is_pipe=file.at in pipes) for file in files]
+        return PreparedLoad(_archive_call(members, target, mapping))
+    texts = _read_all(files)
     ranges, first = [], 1
     for file, text in zip(files, texts, strict=True):
         ranges.append(LineRange(file.file, first, text.count(b"\n")))
         first += text.count(b"\n")
-    return PreparedLoad(_lines_call(b"".join(texts), target), tuple(ranges))
+    return PreparedLoad(target.call("load/ndjson", NDJSON, b"".join(texts)), tuple(ranges))
 
 
 def _are_few_lines(files: Sequence[InputFile]) -> bool:
@@ -191,13 +269,7 @@ def _are_few_lines(files: Sequence[InputFile]) -> bool:
     return plain and sum(file.size for file in files) <= LINE_BYTES
 
 
-def _require_sendable(inputs: Sequence[str | os.PathLike[str]], files: Sequence[InputFile]) -> None:
-    for one in inputs:
-        if isinstance(one, ReceivedPipe):
-            raise BadRequest(
-                f"'{one.name}' is a pipe, and its size must be known before it is sent",
-                remedy="write it to a file first",
-            )
+def _refuse_lance(files: Sequence[InputFile]) -> None:
     for file in files:
         if file.format is Format.LANCE:
             raise BadRequest(
@@ -206,16 +278,16 @@ def _require_sendable(inputs: Sequence[str | os.PathLike[str]], files: Sequence[
             )
 
 
-def _archive_call(files: Sequence[InputFile], target: LoadTarget) -> Call[LoadResult]:
-    return Call(
-        "POST",
-        "load/files",
-        decode_json(decode.load),
-        target.query,
-        {"Content-Type": TAR},
-        pack_files(files),
-        is_safe=False,
-    )
+def _archive_call(
+    members: Sequence[Member], target: LoadTarget, mapping: MappingText | None
+) -> Call[LoadResult]:
+    if mapping is None:
+        return target.call("load/files", TAR, pack_members(members))
+    # The name is repeated in errors, and may be any bytes.
+    name = mapping.name.encode("utf-8", "backslashreplace").decode()
+    text = mapping.text.encode()
+    sent = [Member(name, text, len(text)), *members]
+    return target.call("load/files", TAR, pack_members(sent), ("mapping", name))
 
 
 def _read_all(files: list[InputFile]) -> list[bytes]:
@@ -242,14 +314,52 @@ def _read(file: InputFile, room: int) -> bytes:
     return text
 
 
-def _lines_call(body: bytes, target: LoadTarget) -> Call[LoadResult]:
-    headers = {"Content-Type": NDJSON}
-    return Call(
-        "POST",
-        "load/ndjson",
-        decode_json(decode.load),
-        target.query,
-        headers,
-        body,
-        is_safe=False,
-    )
+class LoadAnswer:
+    """The answer to a load with rejects, as it arrives: a line with the result, and the lines of rejects."""
+
+    def __init__(self, prepared: PreparedLoad) -> None:
+        self._prepared = prepared
+        self._first: list[bytes] = []
+        self._has_first = False
+
+    def write(self, chunk: bytes) -> None:
+        """Take the next chunk; what is below the first line goes to the file."""
+        if not self._has_first:
+            line, end, chunk = chunk.partition(b"\n")
+            self._first.append(line)
+            self._has_first = bool(end)
+        if chunk and self._prepared.rejects is not None:
+            self._prepared.rejects.append(chunk)
+
+    def finish(self, status: int, headers: Mapping[str, str]) -> LoadResult:
+        """Return what the load did, or raise why it was refused; the file gets its name in both cases."""
+        body, rejects, call = b"".join(self._first), self._prepared.rejects, self._prepared.call
+        # A failure that is not about records comes without them, as the body of any other.
+        if rejects is not None and headers.get("content-type", "").startswith(NDJSON):
+            rejects.keep() if status < 400 else rejects.keep("the load was refused, and")
+        if status >= 400:
+            raise rebuild_error(status, body)
+        return call.decode(_FirstLine(status, headers, body))
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstLine:
+    """The first line of an answer, as a decoder sees it."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    content: bytes
+
+
+def send_load(transport: Transport, prepared: PreparedLoad) -> LoadResult:
+    """Send a load; raises what a local one raises, with the files and lines that the caller knows."""
+    try:
+        if prepared.rejects is None:
+            return transport.send(prepared.call)
+        answer = LoadAnswer(prepared)
+        with transport.stream(prepared.call, failures=True) as response:
+            for chunk in response.iter_bytes(CHUNK):
+                answer.write(chunk)
+        return answer.finish(response.status_code, response.headers)
+    except (LoadRejected, KeyConflict) as refused:
+        raise prepared.locate(refused) from None

@@ -99,12 +99,15 @@ class Transport:
             return read_answer(call, self._client.send(self._request(call)))
 
     @contextmanager
-    def stream(self, call: Call[Any]) -> Iterator[httpx.Response]:
-        """Open an answer that is read while it arrives; what fails in the block is reported like a call."""
+    def stream(self, call: Call[Any], *, failures: bool = False) -> Iterator[httpx.Response]:
+        """Open an answer that is read while it arrives; what fails in the block is reported like a call.
+
+        With `failures` the caller reads the bodies of those too.
+        """
         response = self._open(call)
         try:
             with report_failures(self.address, call):
-                if response.status_code >= 400:
+                if response.status_code >= 400 and not failures:
                     raise rebuild_error(response.status_code, response.read(), call.source_name)
                 yield response
         except Unanswered as failure:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from starlette.middleware.cors import CORSMiddleware
@@ -18,7 +19,7 @@ from omnigraph.server.boot import Booted
 from omnigraph.server.errors import ClientGone, error_response
 from omnigraph.server.logs import REQUESTS
 from omnigraph.server.requests import REQUEST_ID, Call, request_id_of
-from omnigraph.server.route import Route
+from omnigraph.server.route import MIB, Route
 from omnigraph.server.route_tree import GRAPH_ID, RouteTree
 from omnigraph.server.service import Service
 
@@ -47,6 +48,10 @@ INNER_ACTOR = "omnigraph.actor"
 """The member of a scope by which this process names the actor of a request it makes itself."""
 FAILED = 500
 """From here on the server is to blame, and a trace has an error."""
+DISCARDED_BYTES = 32 * MIB
+DISCARDING_SECONDS = 5
+SILENT_SECONDS = 0.25
+"""How much of a body that nothing reads is taken before the answer is sent, and how long that may last."""
 CLOSED = 499
 """What logs say of a request whose client went away; it is never sent."""
 
@@ -120,6 +125,8 @@ class _Exchange:
         try:
             with service.revisions.use() as booted:
                 response = await self._respond(booted)
+                if self._leaves_body():
+                    await self._discard_body()
                 self._add_headers(response)
                 self._status = response.status_code
                 await response(scope, receive, send)
@@ -154,6 +161,21 @@ class _Exchange:
         if self.route is not None and self.route.successor is not None:
             headers["Deprecation"] = "true"
             headers["Link"] = f'<{self.route.successor}>; rel="successor-version"'
+
+    async def _discard_body(self) -> None:
+        """Read what a client is still sending, within limits.
+
+        A connection that is closed with unread bytes is reset, and the client loses the answer.
+        """
+        if "expect" in self.request.headers:
+            return  # it waits for the answer before it sends anything
+        left, has_more = DISCARDED_BYTES, True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARDING_SECONDS):
+                while has_more and left > 0:
+                    message = await asyncio.wait_for(self.request.receive(), SILENT_SECONDS)
+                    left -= len(message.get("body", b""))
+                    has_more = message.get("more_body", False)
 
     def _leaves_body(self) -> bool:
         sent = self.request.headers

@@ -43,12 +43,6 @@ class ArrowResult:
     batches: Iterator[pa.RecordBatch]
 
 
-def wants_arrow(call: Call) -> bool:
-    """Whether the client accepts Arrow and nothing else; anything wider means JSON."""
-    accepted = call.header("accept")
-    return len(accepted) == 1 and accepted[0].strip().lower() == ARROW
-
-
 async def stream_arrow(call: Call, moment: Moment, asked: QueryRequest, seconds: float) -> Response:
     """Run a query that was authorized, and stream its batches."""
 

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from starlette.responses import Response
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.load.sources.item import Format
+from omnigraph.engine.load.sources.mapping import MappingText
 from omnigraph.engine.load.sources.pipes import Stream
 from omnigraph.engine.load.sources.plan import file_of
-from omnigraph.engine.load.spool import PassedRows, find_type
-from omnigraph.errors import BadRequest, BranchNotFound, LoadRejected
+from omnigraph.engine.load.spool import PassedRows, empty_rows, find_type
+from omnigraph.errors import BadRequest, BranchNotFound, KeyConflict, LoadRejected
+from omnigraph.lang.values import shorten_legibly
 from omnigraph.policy.actions import Action
+from omnigraph.server.errors import error_body, status_of
 from omnigraph.server.permissive_lines import drop_unknown_members
-from omnigraph.server.requests import Call, branch_or_main, require_media
+from omnigraph.server.requests import Call, accepts_only, branch_or_main, require_media
+from omnigraph.server.route import NDJSON
+from omnigraph.server.streams import Pieces, start_stream
 from omnigraph.server.wire.loads import (
     DEFAULT_MODE,
     IngestRequest,
@@ -25,14 +34,25 @@ from omnigraph.server.wire.loads import (
     ingest_output,
     load_output,
 )
-from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors
+from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors, write_rows
 
 BATCH_BYTES = "graph_batch_request_bytes"
 ARROW_BYTES = "arrow_load_request_bytes"
 BODY = "request body"
 """What errors call the lines of a request."""
 
+LINES = NDJSON.partition(";")[0]
+PIECE_BYTES = 1 << 20
+
 _MODES = ("overwrite", "append", "merge")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadInputs:
+    """What a load reads."""
+
+    data: Any
+    mapping: MappingText | None = None
 
 
 async def load(call: Call) -> Response:
@@ -62,12 +82,8 @@ async def load_ndjson(call: Call) -> Response:
     require_media(call.request, call.route.request_media)
     target = await authorize_parameters(call)
     data = b"".join([chunk async for chunk in call.chunks(call.route.limit, BATCH_BYTES)])
-
-    def work() -> bytes:
-        return call.encode(load_output(_load_lines(call, target, data), target, call.actor, []))
-
-    with call.admit(len(data)):
-        return call.reply(await call.write(work))
+    with ExitStack() as kept:
+        return await answer_load(call, target, lambda: LoadInputs(_lines(data)), kept)
 
 
 async def load_arrow(call: Call) -> Response:
@@ -77,16 +93,49 @@ async def load_arrow(call: Call) -> Response:
     if not type_name:
         raise BadRequest("the request does not say which type the rows have", remedy="add ?type=NAME")
     target = await authorize_parameters(call)
-    with TemporaryFolder("arrow") as folder:
+    with ExitStack() as kept:
+        folder = kept.enter_context(TemporaryFolder("arrow"))
         file = folder / "rows.arrow"
-        size = await receive(call, file)
+        await receive(call, file)
+        return await answer_load(call, target, lambda: LoadInputs(name_rows(call, file, type_name)), kept)
 
-        def work() -> bytes:
-            done = _load_rows(call, target, file, type_name)
-            return call.encode(load_output(done, target, call.actor, []))
 
-        with call.admit(size):
-            return call.reply(await call.write(work))
+async def answer_load(
+    call: Call, target: LoadTarget, open_inputs: Callable[[], LoadInputs], kept: ExitStack
+) -> Response:
+    """Run a load whose body was read, and answer.
+
+    A client that accepts nothing but lines gets the usual body as the first one, and below it all records
+    that are wrong. `kept` holds what the load reads; a streamed answer takes it over.
+    """
+    rejects = None
+    if accepts_only(call, LINES):
+        rejects = kept.enter_context(TemporaryFolder("rejects")) / "rejects"
+
+    def work() -> bytes:
+        done = _run_load(call, target, open_inputs(), rejects)
+        return call.encode(load_output(done, target, call.actor, []))
+
+    with call.admit(call.body_size):
+        try:
+            status, body = 200, await call.write(work)
+        except (LoadRejected, KeyConflict) as refused:
+            if rejects is None:
+                raise
+            call.facts["error_code"] = refused.code
+            status = status_of(refused)
+            body = call.encode(error_body(refused, status))
+    if rejects is None:
+        return call.reply(body)
+    pieces = partial(_body_and_lines, body, rejects)
+    return await start_stream(call, pieces, NDJSON, release=kept.pop_all().close, status=status)
+
+
+def _body_and_lines(body: bytes, lines: Path) -> Pieces:
+    yield body + b"\n"
+    with wrap_temporary_errors(), lines.open("rb") as source:
+        while chunk := source.read(PIECE_BYTES):
+            yield chunk
 
 
 async def authorize_parameters(call: Call) -> LoadTarget:
@@ -94,11 +143,31 @@ async def authorize_parameters(call: Call) -> LoadTarget:
     mode = call.query("mode") or DEFAULT_MODE
     if mode not in _MODES:
         raise BadRequest(f"'{mode}' is not a mode of loading", remedy=f"choose one of: {', '.join(_MODES)}")
-    return await _authorize(call, call.query("branch"), call.query("from"), mode, call.query("message"))
+    return await _authorize(
+        call,
+        call.query("branch"),
+        call.query("from"),
+        mode,
+        call.query("message"),
+        skip_bad=_parse_flag(call, "skip_bad"),
+    )
+
+
+def _parse_flag(call: Call, name: str) -> bool:
+    text = call.query(name) or "false"
+    if text not in ("true", "false"):
+        raise BadRequest(f"`{name}` is true or false, and not '{shorten_legibly(text)}'")
+    return text == "true"
 
 
 async def _authorize(
-    call: Call, branch: str | None, from_: str | None, mode: Any, message: str | None
+    call: Call,
+    branch: str | None,
+    from_: str | None,
+    mode: Any,
+    message: str | None,
+    *,
+    skip_bad: bool = False,
 ) -> LoadTarget:
     """Return where a load goes, if the actor may: a load that creates its branch needs both rights."""
     target = LoadTarget(
@@ -106,6 +175,7 @@ async def _authorize(
         from_=None if from_ is None else branch_or_main(from_),
         mode=mode,
         message=message,
+        skip_bad=skip_bad,
     )
     branches = call.graph.branches
     exists = await call.look_up(lambda: target.branch in branches)
@@ -117,49 +187,59 @@ async def _authorize(
     return target
 
 
-async def receive(call: Call, file: Path) -> int:
-    """Write the body to a file as it arrives, and return its size."""
-    size = 0
+async def receive(call: Call, file: Path) -> None:
+    """Write the body to a file as it arrives."""
     with wrap_temporary_errors(), file.open("wb") as sink:
         async for chunk in call.chunks(call.service.limits.arrow_bytes, ARROW_BYTES):
-            size += sink.write(chunk)
-    return size
+            sink.write(chunk)
 
 
-def _load_lines(call: Call, target: LoadTarget, data: bytes) -> LoadResult:
-    return run_load(call, target, Stream(BODY, Format.NDJSON, io.BytesIO(data)))
-
-
-def _load_rows(call: Call, target: LoadTarget, file: Path, type_name: str) -> LoadResult:
+def name_rows(call: Call, file: Path, type_name: str) -> PassedRows:
+    """Return a file of Arrow as rows of a type; a load knows them by the path, and reports them as rows."""
     key = find_type(call.graph.schema, type_name)
-    _require_arrow(file)
-    named = file.parent / file_of(key)
+    has_columns = _check_arrow(file)
+    named = file.parent / f"{file.name}-rows" / file_of(key)
     with wrap_temporary_errors():
-        named.parent.mkdir()
+        named.parent.mkdir(parents=True)
         file.rename(named)
-    return run_load(call, target, PassedRows(str(named), key.partition(":")[2]))
+    if not has_columns:
+        rows = empty_rows(call.graph.schema, key)
+        write_rows(named, rows.schema, rows.to_batches())
+    return PassedRows(str(named), key.partition(":")[2])
 
 
-def _require_arrow(file: Path) -> None:
-    """Raise `BadRequest` unless a file is a stream of batches; the load would report it by its name."""
+def _check_arrow(file: Path) -> bool:
+    """Return whether rows have columns; raises `BadRequest` unless a file is a stream of batches."""
     try:
         with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as batches:
             for _ in batches:
                 pass
+            return len(batches.schema) > 0
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise BadRequest(f"the body is not a stream of Arrow batches: {reason}") from error
 
 
-def run_load(call: Call, target: LoadTarget, data: Any) -> LoadResult:
+def _lines(data: bytes) -> Stream:
+    return Stream(BODY, Format.NDJSON, io.BytesIO(data))
+
+
+def _load_lines(call: Call, target: LoadTarget, data: bytes) -> LoadResult:
+    return _run_load(call, target, LoadInputs(_lines(data)), None)
+
+
+def _run_load(call: Call, target: LoadTarget, inputs: LoadInputs, rejects: Path | None) -> LoadResult:
     """Run a load in the thread of the caller."""
     done = call.graph.load(
-        data,
+        inputs.data,
         mode=target.mode,
         branch=target.branch,
         from_=target.from_,
         actor=call.actor,
         message=target.message,
+        mapping=inputs.mapping,
+        skip_bad=target.skip_bad,
+        rejects=rejects,
         engine="local",
     )
     call.facts.update(commit=done.commit.id if done.commit else None, rows=done.total)

@@ -10,9 +10,10 @@ from starlette.responses import Response
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest, WrongQueryKind
 from omnigraph.query.result import Result
-from omnigraph.server.arrow_results import contains_mutations, stream_arrow, wants_arrow
+from omnigraph.server.arrow_results import contains_mutations, stream_arrow
 from omnigraph.server.moments import Moment, authorize_moment, parse_moment, parse_version, pin
-from omnigraph.server.requests import Call
+from omnigraph.server.requests import Call, accepts_only
+from omnigraph.server.route import ARROW
 from omnigraph.server.wire.reads import QueryRequest, ReadRequest, read_output, snapshot_output
 
 
@@ -22,7 +23,7 @@ async def query(call: Call) -> Response:
     moment = parse_moment(asked.branch, asked.snapshot, asked.commit, asked.version, asked.time)
     await authorize_moment(call, moment)
     seconds = query_seconds(call, asked.timeout)
-    if wants_arrow(call):
+    if accepts_only(call, ARROW):
         return await stream_arrow(call, moment, asked, seconds)
 
     def work() -> bytes:

@@ -278,6 +278,12 @@ def require_media(request: Request, expected: str) -> None:
         raise UnsupportedMediaType(found, expected.partition(";")[0])
 
 
+def accepts_only(call: Call, media: str) -> bool:
+    """Whether the client accepts one media type and no other; anything wider means JSON."""
+    accepted = call.header("accept")
+    return len(accepted) == 1 and accepted[0].strip().lower() == media
+
+
 def branch_or_main(text: str | None) -> str:
     """Return the branch a request names, without spaces around it, or main: policy must see what is used."""
     return MAIN if text is None else parse_branch_name(text)

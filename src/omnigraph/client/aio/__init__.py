@@ -5,6 +5,7 @@
     snapshot.py   a moment of it, and its Blobs
     write_block.py   changes that are collected and sent in one request
     compare.py    differences between two moments, and changes of commits
+    loads.py      loads, and rejects that arrive
     exports.py    lines of exports and baselines, written in a worker thread as they arrive
     batches.py    results of queries as batches of Arrow that arrive
     transport.py  httpx: sends a call, waits, retries what is safe

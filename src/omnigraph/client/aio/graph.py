@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
@@ -11,10 +12,11 @@ from typing import Any, Literal, Self, TypeVar, Unpack, cast, overload
 from omnigraph.arguments import check_arguments, check_function_arguments
 from omnigraph.client import changes, reads, writes
 from omnigraph.client.aio.batches import AsyncBatches
-from omnigraph.client.aio.blocking import run_blocking
+from omnigraph.client.aio.blocking import enter_blocking, run_blocking
 from omnigraph.client.aio.compare import AsyncRemoteChangeFeed, AsyncRemoteDiff, open_feed
 from omnigraph.client.aio.exports import write_baseline
 from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits
+from omnigraph.client.aio.loads import send_load
 from omnigraph.client.aio.snapshot import AsyncRemoteSnapshot, snapshot_of
 from omnigraph.client.aio.transport import AsyncTransport
 from omnigraph.client.aio.write_block import AsyncRemoteWriteBlock
@@ -40,7 +42,6 @@ from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.mutate import MutationResult
-from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.graph import LoadMode
 from omnigraph.history import CommitDetails, GraphStatus, build_status
 from omnigraph.lang.schema import compile_schema
@@ -228,16 +229,14 @@ class AsyncRemoteGraph:
         return AsyncRemoteWriteBlock(self._transport, author_of(branch, options))
 
     async def load(self, data: Any, *, mode: LoadMode, **options: Unpack[RemoteLoadOptions]) -> LoadResult:
-        """Load files of NDJSON, or rows of one type, on a branch; see `RemoteGraph.load`.
+        """Load files, or rows of one type or several, on a branch; see `RemoteGraph.load`.
 
         Files are read, and rows turned into Arrow, in a worker thread.
         """
         self._transport.require_open()
-        prepared = await run_blocking(prepare_load, data, mode, options)
-        try:
-            return await self._send(prepared.call)
-        except (LoadRejected, KeyConflict) as refused:
-            raise prepared.locate(refused) from None
+        async with enter_blocking(ExitStack()) as kept:
+            prepared = await run_blocking(prepare_load, data, mode, options, kept)
+            return await send_load(self._transport, prepared)
 
     @overload
     async def merge(

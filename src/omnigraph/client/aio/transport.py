@@ -48,12 +48,15 @@ class AsyncTransport:
             return read_answer(call, await self._client.send(self._request(call)))
 
     @asynccontextmanager
-    async def stream(self, call: Call[Any]) -> AsyncIterator[httpx.Response]:
-        """Open an answer that is read while it arrives; what fails in the block is reported like a call."""
+    async def stream(self, call: Call[Any], *, failures: bool = False) -> AsyncIterator[httpx.Response]:
+        """Open an answer that is read while it arrives; what fails in the block is reported like a call.
+
+        With `failures` the caller reads the bodies of those too.
+        """
         response = await self._open(call)
         try:
             with report_failures(self.address, call):
-                if response.status_code >= 400:
+                if response.status_code >= 400 and not failures:
                     raise rebuild_error(response.status_code, await response.aread(), call.source_name)
                 yield response
         except Unanswered as failure:

@@ -161,7 +161,7 @@ def open_inputs(
 @contextmanager
 def _open_input(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
     """Open rows, or files, of one type; without a name files show their types themselves."""
-    if is_table(data) or (type_name is not None and _is_nothing(data)):
+    if is_table(data) or (type_name is not None and is_nothing(data)):
         with spool_rows(data, type_name, catalog, root) as spool:
             yield spool
         return
@@ -226,7 +226,7 @@ def spool_rows(data: Any, type_name: str | None, catalog: Catalog, root: Root | 
         with get_frames().spool_frame(data, root, key) as spool:
             yield spool
         return
-    rows = _no_rows(catalog, key) if _is_nothing(data) else as_arrow(data)
+    rows = empty_rows(catalog, key) if is_nothing(data) else as_arrow(data)
     with TemporaryFolder("rows") as folder:
         file = folder / file_of(key)
         with wrap_temporary_errors():
@@ -278,16 +278,17 @@ def _is_by_type(data: object, catalog: Catalog) -> bool:
         return False
     known = {*catalog.nodes, *catalog.edges}
     return any(
-        name.rpartition(":")[2] in known or is_table(rows) or _is_nothing(rows) or isinstance(rows, Iterator)
+        name.rpartition(":")[2] in known or is_table(rows) or is_nothing(rows) or isinstance(rows, Iterator)
         for name, rows in data.items()
     )
 
 
-def _is_nothing(data: object) -> bool:
+def is_nothing(data: object) -> bool:
+    """Whether an input is a list of no rows, which has no columns either."""
     return isinstance(data, list | tuple) and not data
 
 
-def _no_rows(catalog: Catalog, key: str) -> pa.Table:
+def empty_rows(catalog: Catalog, key: str) -> pa.Table:
     """An empty list of rows, which has no columns, with the columns of its type."""
     kind, _, name = key.partition(":")
     ends = () if kind == "node" else END_NAMES

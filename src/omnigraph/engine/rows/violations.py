@@ -165,6 +165,11 @@ class RejectsFile:
             self._file.flush()
             os.fsync(self._file.fileno())
 
+    def append(self, chunk: bytes) -> None:
+        """Write a part of a file of rejects that another process has written."""
+        with self._written():
+            self._file.write(chunk)
+
     def keep(self, outcome: str = "the load is done, but") -> None:
         """Give the file its name."""
         assert self._temporary is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -39,7 +39,11 @@ class LoadedTable(Wire, frozen=True, kw_only=True):
 
 
 class GraphBatchLoadOutput(Sparse, frozen=True, kw_only=True):
-    """What a load did; `ignored_members` are names that the schema does not have."""
+    """What a load did; `ignored_members` are names that the schema does not have.
+
+    `skipped` has the first of the violations of records that were left out, `skipped_counts` how many there
+    are, by kind; both only with `skip_bad`, and where something is wrong.
+    """
 
     branch: str
     base_branch: str | None
@@ -52,6 +56,8 @@ class GraphBatchLoadOutput(Sparse, frozen=True, kw_only=True):
     actor_id: str | None
     commit: CommitOutput | None
     ignored_members: list[str] = msgspec.field(default_factory=list)
+    skipped: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    skipped_counts: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class IngestOutput(GraphBatchLoadOutput, frozen=True, kw_only=True):
@@ -67,6 +73,7 @@ class LoadTarget(msgspec.Struct, frozen=True, kw_only=True):
     from_: str | None
     mode: LoadModeName
     message: str | None = None
+    skip_bad: bool = False
 
 
 def load_output(
@@ -87,6 +94,8 @@ def load_output(
         actor_id=actor,
         commit=CommitOutput.of_optional(done.commit),
         ignored_members=ignored,
+        skipped=[one.to_json() for one in done.skipped],
+        skipped_counts=dict(sorted(done.skipped_counts.items())),
     )
 
 

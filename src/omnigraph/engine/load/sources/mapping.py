@@ -108,18 +108,36 @@ def name_types(mapping: InputMapping | None, types: Sequence[MappingEntry]) -> I
     return InputMapping(mapping.name, (*own, *merged, *types, *untyped))
 
 
+@dataclass(frozen=True, slots=True)
+class MappingText(os.PathLike[str]):
+    """A mapping file whose text is at hand, under the name it has elsewhere; a load takes it like a path."""
+
+    name: str
+    text: str = field(repr=False)
+
+    def __fspath__(self) -> str:
+        return self.name
+
+
 def read_mapping(at: str | os.PathLike[str]) -> InputMapping:
     """A mapping file: YAML, or JSON."""
+    found = read_mapping_text(at)
+    return parse_mapping(found.text, found.name)
+
+
+def read_mapping_text(at: str | os.PathLike[str]) -> MappingText:
+    """The text of a mapping file."""
+    if isinstance(at, MappingText):
+        return at
     path = Path(at)
     try:
-        text = read_yaml_text(path)
+        return MappingText(str(path), read_yaml_text(path))
     except OSError as failure:
         raise BadRequest(
             f"cannot read mapping '{path}': {failure.strerror}", remedy="check the path"
         ) from failure
     except UnicodeDecodeError:
         raise BadRequest(f"mapping '{path}' is not UTF-8") from None
-    return parse_mapping(text, str(path))
 
 
 def parse_mapping(text: str, name: str = "<mapping>") -> InputMapping:

@@ -56,18 +56,23 @@ class ReceivedPipe(os.PathLike[str]):
 @contextmanager
 def receive_pipes(inputs: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[str | os.PathLike[str], ...]]:
     """The inputs of a load with a file in place of each pipe; the files are there while the block lasts."""
-    streams = [one if isinstance(one, Stream) else Stream(os.fspath(one)) for one in inputs]
-    if not any(map(_is_pipe, streams)):
-        _refuse_formats(streams)
+    if not any(map(_is_pipe, inputs)):
+        _refuse_formats(one for one in inputs if isinstance(one, Stream))
         yield tuple(inputs)
         return
     with TemporaryFolder("input") as folder:
         receiver = _Receiver(folder)
-        given = zip(streams, inputs, strict=True)
-        yield tuple(receiver.of(stream) if _is_pipe(stream) else one for stream, one in given)
+        yield tuple(receiver.of(_as_stream(one)) if _is_pipe(one) else one for one in inputs)
 
 
-def _is_pipe(stream: Stream) -> bool:
+def _as_stream(given: str | os.PathLike[str]) -> Stream:
+    return given if isinstance(given, Stream) else Stream(os.fspath(given))
+
+
+def _is_pipe(given: str | os.PathLike[str]) -> bool:
+    if isinstance(given, ReceivedPipe):
+        return False  # it has been read; its name may be that of a pipe, on this machine or another
+    stream = _as_stream(given)
     if stream.opened is not None:
         return True
     if is_in_bucket(stream.name):
