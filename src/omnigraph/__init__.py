@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.merge.conflict import ConflictKey, ConflictKind, DroppedValues, MergeConflict
     from omnigraph.engine.merge.merge import MergeOptions
     from omnigraph.engine.merge.merge_inputs import MergeOutcome
+    from omnigraph.engine.merge.replay import ReplayOptions
     from omnigraph.engine.merge.resolutions import ResolutionsInput
     from omnigraph.engine.merge.result import MergePreview, MergeResult
     from omnigraph.engine.rows.blobs import Blob
@@ -288,6 +289,7 @@ __all__ = [
     "RepairAction",
     "RepairResult",
     "RepairedTable",
+    "ReplayOptions",
     "RequireProperty",
     "ResolutionsInput",
     "Result",
@@ -463,6 +465,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "ChosenValue",
             "MergeSide",
         ),
+        "omnigraph.engine.merge.replay": ("ReplayOptions",),
         "omnigraph.engine.merge.resolutions": ("ResolutionsInput",),
     },
     "Algorithms": {

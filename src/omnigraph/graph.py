@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.merge.merge import MergeOptions
+    from omnigraph.engine.merge.replay import Replay, ReplayOptions
     from omnigraph.engine.merge.resolutions import ResolutionsInput
     from omnigraph.engine.merge.result import MergePreview, MergeResult
     from omnigraph.engine.schema_apply.apply import SchemaResult
@@ -504,6 +505,59 @@ class Graph:
         if dry_run:
             return preview_merge(self._reading(), request, target)
         return run_merge(self._writing(), request, Author(target, actor, message=message))
+
+    def revert(self, commit: str | Commit, branch: str = MAIN, **how: Unpack[ReplayOptions]) -> MergeResult:
+        """Take back what a commit changed, in a new commit; later changes stay.
+
+        What was changed again since conflicts as in a merge: it fails with `MergeConflicts`, unless
+        `strategy` says whose version stands (`ours` is that of the branch) or `granularity` is finer.
+        """
+        from omnigraph.engine.merge.replay import revert
+
+        return self._replay(revert, commit, branch, how)
+
+    def cherry_pick(
+        self, commit: str | Commit, branch: str = MAIN, **how: Unpack[ReplayOptions]
+    ) -> MergeResult:
+        """Take in what one commit changed, in a new commit; the options are those of `revert`."""
+        from omnigraph.engine.merge.replay import cherry_pick
+
+        return self._replay(cherry_pick, commit, branch, how)
+
+    def reset(
+        self,
+        to: str | Snapshot | Commit | datetime,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        engine: EngineName = "auto",
+    ) -> MergeResult:
+        """Give a branch the content of an older moment, in a new commit; nothing of its history is lost.
+
+        A moment is what `diff` takes: a commit, a branch, a time, a snapshot.
+        """
+        from omnigraph.engine.merge.replay import reset
+
+        found = self._moment(to).commit
+        if found is None:
+            raise BadRequest(f"'{to}' has no commit to reset to", remedy="name a commit")
+        return self._replay(reset, found, branch, {"actor": actor, "message": message, "engine": engine})
+
+    def _replay(self, run: Replay, commit: str | Commit, branch: str, how: ReplayOptions) -> MergeResult:
+        from omnigraph.engine.changes.comparison import RunnerChoice
+        from omnigraph.engine.merge.choices import parse_granularity, parse_strategy
+        from omnigraph.engine.merge.replay import ReplayChoices
+        from omnigraph.engine.write.transaction import Author
+
+        author = Author(parse_branch_name(branch), how.get("actor"), message=how.get("message"))
+        choices = ReplayChoices(
+            parse_strategy(how.get("strategy")),
+            parse_granularity(how.get("granularity", "row")),
+            RunnerChoice(how.get("engine", "auto")),
+        )
+        found = commit if isinstance(commit, Commit) else self.commits.get(commit)
+        return run(self._writing(), found, author, choices)
 
     def diff(
         self,

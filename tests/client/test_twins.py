@@ -635,3 +635,22 @@ def test_the_log_counts_what_commits_changed(graph: AnyGraph) -> None:
     assert next(one for one in found.branches if one.name == "logged").ahead == 1
     with pytest.raises(errors.BranchNotFound):
         graph.log("missing")
+
+
+def test_commits_are_reverted_picked_and_restored(graph: AnyGraph) -> None:
+    graph.branches.create("replayed")
+    graph.branches.create("picked")
+    before = names(graph, "replayed")
+    graph.mutate(ADD, {"name": "Replay", "age": 1}, branch="replayed", message="Add Replay")
+    made = graph.commits.list("replayed")[0]
+    picked = graph.cherry_pick(made, "picked", message="Take it")
+    assert picked.commit is not None
+    assert (picked.commit.message, names(graph, "picked")) == ("Take it", [*before, "Replay"])
+    undone = graph.revert(made.id, "replayed")
+    assert undone.commit is not None
+    assert (undone.commit.subject, names(graph, "replayed")) == ('Revert "Add Replay"', before)
+    graph.reset(made.id, "replayed")
+    assert names(graph, "replayed") == [*before, "Replay"]
+    graph.mutate(SET, {"name": "Replay", "age": 2}, branch="replayed")
+    with pytest.raises(errors.MergeConflicts, match="1 conflict"):
+        graph.revert(made.id, "replayed")

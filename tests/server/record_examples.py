@@ -54,7 +54,7 @@ def _record(client: httpx.Client, route: Route, case: Case, most: int) -> dict[s
     request = client.build_request(
         route.method,
         path if path.startswith("/") else f"/graphs/default/{path}",
-        json=case.json,
+        json=case.body(head),
         content=case.content,
         params=params or None,
         headers={name: value.replace("HEAD", head) for name, value in case.headers.items()},

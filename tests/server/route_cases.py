@@ -30,6 +30,12 @@ class Case:
     denied: int = 403
     """What an actor gets that policy does not know."""
 
+    def body(self, head: str) -> Any:
+        """Return the JSON, with the newest commit in it."""
+        if not isinstance(self.json, dict):
+            return self.json
+        return {name: head if value == "HEAD" else value for name, value in self.json.items()}
+
 
 def insert(name: str) -> dict[str, str]:
     return {"query": f'query q() {{ insert Person {{ name: "{name}" }} }}'}
@@ -78,6 +84,9 @@ CASES: dict[str, Case] = {
             ("POST", "mutate", {**insert("merged"), "branch": "feature"}),
         ),
     ),
+    "revertCommit": Case("revert", {"commit": "HEAD"}, before=(("POST", "mutate", insert("reverted")),)),
+    "cherryPickCommit": Case("cherry-pick", {"commit": "HEAD"}),
+    "resetBranch": Case("reset", {"to": "HEAD"}),
     "listCommits": Case("commits"),
     "readLog": Case("log"),
     "getCommit": Case("commits/HEAD"),

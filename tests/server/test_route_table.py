@@ -29,7 +29,7 @@ def send(client: httpx.Client, route: Route, case: Case, prefix: str, head: str)
     return client.request(
         route.method,
         f"{prefix}/{case.path.replace('HEAD', head)}",
-        json=case.json,
+        json=case.body(head),
         content=case.content,
         params={name: value.replace("HEAD", head) for name, value in case.params.items()},
         headers={name: value.replace("HEAD", head) for name, value in case.headers.items()},

@@ -13,5 +13,6 @@
     reference.py                   generates docs/cli.md and help.txt from all of this
 
 Every other file is the command of its name. login.py has logout as well, query.py has explain, and changes.py
-has diff. log.py has show and status; lanes.py draws the lines of its --graph.
+has diff. log.py has show and status; lanes.py draws the lines of its --graph. replay.py
+has revert, cherry-pick and reset.
 """

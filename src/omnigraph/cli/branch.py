@@ -115,7 +115,7 @@ def merge(
         except MergeConflicts as error:
             if as_json:
                 raise
-            print_note("\n".join(_render_refusal(error)))
+            print_note("\n".join(render_refusal(error)))
             raise typer.Exit(CONFLICTS) from error
         _print_merge(done, as_json=as_json)
         echo_write("branch merge", opened.uri)
@@ -179,7 +179,7 @@ def _given_up(found: MergeResult | MergePreview) -> Iterator[str]:
         yield "  help: --granularity property keeps what only one branch changed"
 
 
-def _render_refusal(error: MergeConflicts) -> Iterator[str]:
+def render_refusal(error: MergeConflicts) -> Iterator[str]:
     counted = _count_conflicts(error.conflicts)
     sides = _describe_sides(error.source, error.target)
     yield f"error[{error.code}]: merging '{error.source}' into '{error.target}' has {counted}; {sides}"

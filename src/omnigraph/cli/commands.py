@@ -47,6 +47,9 @@ COMMANDS: Mapping[str, Command] = {
         "Declare graphs in files, plan what would change, and apply it.",
         Plane.CLUSTER,
     ),
+    "cherry-pick": Command(
+        "omnigraph.cli.replay:pick_app", "Take in what one commit changed, in a new commit."
+    ),
     "commit": Command("omnigraph.cli.commit:app", "Look at the history of a graph."),
     "completion": Command(
         "omnigraph.cli.completion:app", "Print what a shell needs to complete commands.", Plane.LOCAL
@@ -93,6 +96,10 @@ COMMANDS: Mapping[str, Command] = {
     "repair": Command(
         "omnigraph.cli.repair:app", "Publish tables that were modified outside omnigraph.", Plane.STORAGE
     ),
+    "reset": Command(
+        "omnigraph.cli.replay:reset_app", "Give a branch the content of an older moment, in a new commit."
+    ),
+    "revert": Command("omnigraph.cli.replay:app", "Take back what a commit changed, in a new commit."),
     "schema": Command("omnigraph.cli.schema:app", "Show and change the schema of a graph."),
     "serve": Command(
         "omnigraph.cli.serve:app", "Serve a graph, or those of a cluster, over HTTP.", Plane.STORAGE

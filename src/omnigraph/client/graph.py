@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, Unpack, overload
 
 import pyarrow as pa
 
@@ -20,7 +20,7 @@ from omnigraph.client.feed_pages import FeedPages
 from omnigraph.client.history import RemoteBranches, RemoteCommits
 from omnigraph.client.loads import RemoteLoadOptions, prepare_load, send_load
 from omnigraph.client.results import ChunkReader
-from omnigraph.client.served_options import refuse_engine
+from omnigraph.client.served_options import refuse_actor, refuse_engine
 from omnigraph.client.snapshot import RemoteSnapshot, snapshot_of
 from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address, Transport, close_stream
@@ -33,6 +33,7 @@ from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.merge.merge import MergeOptions
+from omnigraph.engine.merge.replay import ReplayOptions
 from omnigraph.engine.merge.resolutions import ResolutionsInput
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
@@ -401,6 +402,30 @@ class RemoteGraph:
         if dry_run:
             return self._transport.send(writes.preview_merge(source, into, how))
         return self._transport.send(writes.merge_branches(source, into, how))
+
+    def revert(self, commit: str | Commit, branch: str = MAIN, **how: Unpack[ReplayOptions]) -> MergeResult:
+        """Take back what a commit changed, in a new commit; see `Graph.revert`."""
+        return self._transport.send(writes.replay("revert", commit, branch, how))
+
+    def cherry_pick(
+        self, commit: str | Commit, branch: str = MAIN, **how: Unpack[ReplayOptions]
+    ) -> MergeResult:
+        """Take in what one commit changed, in a new commit; see `Graph.cherry_pick`."""
+        return self._transport.send(writes.replay("cherry-pick", commit, branch, how))
+
+    def reset(
+        self,
+        to: str | Commit,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        engine: EngineName = "auto",
+    ) -> MergeResult:
+        """Give a branch the content of an older commit, in a new commit; see `Graph.reset`."""
+        refuse_actor(actor)
+        refuse_engine(engine)
+        return self._transport.send(writes.reset(to, branch, message))
 
     def diff(
         self,

@@ -13,7 +13,9 @@ from omnigraph.client.calls import Call, decode_json, json_body, json_call, path
 from omnigraph.client.reads import Params, QueryText, plain_params
 from omnigraph.client.served_options import refuse_actor, refuse_engine, require_known
 from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.merge.merge import MergeOptions
+from omnigraph.engine.merge.replay import ReplayOptions
 from omnigraph.engine.merge.resolutions import ResolutionsInput
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
@@ -120,6 +122,28 @@ def _merge_body(source: str, into: str, how: MergeOptions, **more: Any) -> bytes
         granularity=how.get("granularity", "row"),
         **more,
     )
+
+
+def replay(kind: str, commit: str | Commit, branch: str, how: ReplayOptions) -> Call[MergeResult]:
+    """Return a `revert` or `cherry-pick`."""
+    require_known(ReplayOptions, how)
+    refuse_actor(how.get("actor"))
+    refuse_engine(how.get("engine", "auto"))
+    body = json_body(
+        commit=commit.id if isinstance(commit, Commit) else commit,
+        branch=parse_branch_name(branch),
+        strategy=how.get("strategy"),
+        granularity=how.get("granularity", "row"),
+        message=how.get("message"),
+    )
+    return json_call(kind, decode.merge_result, body, is_safe=False)
+
+
+def reset(to: str | Commit, branch: str, message: str | None) -> Call[MergeResult]:
+    """Return a reset to a commit."""
+    commit = to.id if isinstance(to, Commit) else to
+    body = json_body(to=commit, branch=parse_branch_name(branch), message=message)
+    return json_call("reset", decode.merge_result, body, is_safe=False)
 
 
 def _resolutions(given: ResolutionsInput | None) -> Any:

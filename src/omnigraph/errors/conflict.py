@@ -220,15 +220,21 @@ class MergeConflicts(Conflict):
 
     code = "merge_conflicts"
 
-    def __init__(self, source: str, target: str, conflicts: Sequence[Any]) -> None:
+    def __init__(
+        self, source: str, target: str, conflicts: Sequence[Any], *, can_preview: bool = True
+    ) -> None:
         preview = "; ".join(str(conflict) for conflict in conflicts[:3])
         rest = f"; and {len(conflicts) - 3} more" if len(conflicts) > 3 else ""
         counted = "1 conflict" if len(conflicts) == 1 else f"{len(conflicts)} conflicts"
         super().__init__(
             f"merging '{source}' into '{target}' has {counted}: {preview}{rest}",
             remedy=_separable(conflicts)
-            + "preview the merge with --dry-run, then decide with --strategy or --resolutions, "
-            "or change one of the branches",
+            + (
+                "preview the merge with --dry-run, then decide with --strategy or --resolutions, "
+                "or change one of the branches"
+                if can_preview
+                else "decide with --strategy ours or theirs, or change the branch"
+            ),
         )
         self.source = source
         self.target = target

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.responses import Response
 
+from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.merge.result import MergeResult
 from omnigraph.errors import BranchExists, InvalidName, PolicyDenied
 from omnigraph.policy.actions import Action
 from omnigraph.server.admission import BRANCH_BYTES
@@ -16,6 +20,8 @@ from omnigraph.server.wire.branches import (
     BranchDeleteOutput,
     BranchListOutput,
     BranchMergeRequest,
+    ReplayRequest,
+    ResetRequest,
     merge_output,
 )
 
@@ -81,6 +87,65 @@ async def merge_branches(call: Call) -> Response:
 
     with call.admit(BRANCH_BYTES):
         return call.reply(await call.write(work))
+
+
+async def revert(call: Call) -> Response:
+    """Take back what a commit changed."""
+    return await _replay(call, call.graph.revert)
+
+
+async def cherry_pick(call: Call) -> Response:
+    """Take in what a commit changed."""
+    return await _replay(call, call.graph.cherry_pick)
+
+
+async def _replay(call: Call, run: Callable[..., MergeResult]) -> Response:
+    asked = call.body(ReplayRequest)
+    branch = branch_or_main(asked.branch)
+    commit = await _authorize_commit(call, asked.commit, branch)
+
+    def work() -> bytes:
+        done = run(
+            commit,
+            branch,
+            actor=call.actor,
+            strategy=asked.strategy,
+            granularity=asked.granularity,
+            message=asked.message,
+            engine="local",
+        )
+        return _encode_replay(call, done)
+
+    with call.admit(BRANCH_BYTES):
+        return call.reply(await call.write(work))
+
+
+async def reset(call: Call) -> Response:
+    """Give a branch the content of a commit."""
+    asked = call.body(ResetRequest)
+    branch, graph = branch_or_main(asked.branch), call.graph
+    commit = await _authorize_commit(call, asked.to, branch)
+
+    def work() -> bytes:
+        done = graph.reset(commit, branch, actor=call.actor, message=asked.message, engine="local")
+        return _encode_replay(call, done)
+
+    with call.admit(BRANCH_BYTES):
+        return call.reply(await call.write(work))
+
+
+async def _authorize_commit(call: Call, commit_id: str, branch: str) -> Commit:
+    """Return a commit whose content the actor may write to a branch, and may read where it is."""
+    call.authorize(Action.CHANGE, branch=branch)
+    graph = call.graph
+    found = await call.look_up(lambda: graph.commits.get(commit_id))
+    call.authorize(Action.READ, branch=found.branch)
+    return found
+
+
+def _encode_replay(call: Call, done: MergeResult) -> bytes:
+    call.facts.update(commit=done.commit.id if done.commit else None)
+    return call.encode(merge_output(done, call.actor))
 
 
 def _deletion_refusal(call: Call, source: str) -> str | None:

@@ -98,6 +98,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     ),
     "engine/load/loader.py _Load.run: commit_write": _LOADS,
     "engine/merge/merge.py _delete_source: delete_branch": ("merge-delete-branch",),
+    "engine/merge/replay.py _Replay.run: commit_write": ("revert", "cherry-pick", "reset"),
     "engine/merge/merge.py _Merge.run: commit_write": (
         "merge-fast-forward",
         "merge-three-way",

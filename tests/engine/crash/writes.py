@@ -29,6 +29,7 @@ from tests.engine.crash.large_loads import LARGE_LOADS
 from tests.engine.crash.leftovers import LEFTOVERS
 from tests.engine.crash.merges import MERGES, RECOVERED_MERGES
 from tests.engine.crash.new_branches import NEW_BRANCHES
+from tests.engine.crash.replays import REPLAYS
 from tests.engine.crash.schemas import ALL_AT_ONCE, RECOVERED_SCHEMA_CHANGES, SCHEMA_CHANGES
 from tests.engine.crash.steps import (
     BRANCH,
@@ -215,6 +216,7 @@ WRITES: dict[str, Write] = {
     ),
     **MERGES,
     **RECOVERED_MERGES,
+    **REPLAYS,
     **SCHEMA_CHANGES,
     **RECOVERED_SCHEMA_CHANGES,
     **LARGE_LOADS,
@@ -230,6 +232,7 @@ WRITES: dict[str, Write] = {
 IN_TURN: dict[str, tuple[str, ...]] = {
     "merge": tuple(MERGES),
     "recover-merge": tuple(RECOVERED_MERGES),
+    "replay": tuple(REPLAYS),
     "schema-change": tuple(SCHEMA_CHANGES),
     "recover-schema": tuple(RECOVERED_SCHEMA_CHANGES),
     "load-large": tuple(LARGE_LOADS),

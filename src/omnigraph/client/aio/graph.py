@@ -27,7 +27,7 @@ from omnigraph.client.exports import Baseline
 from omnigraph.client.feed_pages import FeedPages
 from omnigraph.client.loads import RemoteLoadOptions, prepare_load
 from omnigraph.client.reads import LogOptions, MomentOptions, QueryOptions
-from omnigraph.client.served_options import refuse_engine
+from omnigraph.client.served_options import refuse_actor, refuse_engine
 from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address
 from omnigraph.client.writes import MutateOptions
@@ -38,6 +38,7 @@ from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.merge.merge import MergeOptions
+from omnigraph.engine.merge.replay import ReplayOptions
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.engine.tasks.runner import EngineName
@@ -255,6 +256,32 @@ class AsyncRemoteGraph:
         if dry_run:
             return await self._send(writes.preview_merge(source, into, how))
         return await self._send(writes.merge_branches(source, into, how))
+
+    async def revert(
+        self, commit: str | Commit, branch: str = MAIN, **how: Unpack[ReplayOptions]
+    ) -> MergeResult:
+        """Take back what a commit changed, in a new commit; see `Graph.revert`."""
+        return await self._send(writes.replay("revert", commit, branch, how))
+
+    async def cherry_pick(
+        self, commit: str | Commit, branch: str = MAIN, **how: Unpack[ReplayOptions]
+    ) -> MergeResult:
+        """Take in what one commit changed, in a new commit; see `Graph.cherry_pick`."""
+        return await self._send(writes.replay("cherry-pick", commit, branch, how))
+
+    async def reset(
+        self,
+        to: str | Commit,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        engine: EngineName = "auto",
+    ) -> MergeResult:
+        """Give a branch the content of an older commit, in a new commit; see `Graph.reset`."""
+        refuse_actor(actor)
+        refuse_engine(engine)
+        return await self._send(writes.reset(to, branch, message))
 
     async def diff(
         self,

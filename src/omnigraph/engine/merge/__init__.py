@@ -17,4 +17,5 @@ people decided about either is a *choice*. Read in this order:
     choices.py, resolutions.py            choices, and the file they are written in
     conflict.py, conflict_builder.py      conflicts as values, with the entity on every side
     result.py                             what a merge returns
+    replay.py                             revert, cherry-pick and reset: merges with a chosen base
 """

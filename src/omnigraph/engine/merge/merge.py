@@ -150,7 +150,7 @@ def refuse_self_merge(source: str, target: str) -> None:
 def _planner(
     transaction: Transaction, source: MergeSource, request: MergeRequest, target: str
 ) -> MergePlanner:
-    inputs = find_merge_inputs(transaction.graph, source, _target_snapshot(transaction, target))
+    inputs = find_merge_inputs(transaction.graph, source, target_snapshot(transaction, target))
     choices = _read_choices(transaction, request, target)
     return MergePlanner(transaction, inputs, choices, request.granularity, request.runner_choice)
 
@@ -163,7 +163,7 @@ def _read_choices(transaction: Transaction, request: MergeRequest, target: str) 
     return with_strategy(found.choices, request.strategy)
 
 
-def _target_snapshot(transaction: Transaction, branch: str) -> Snapshot:
+def target_snapshot(transaction: Transaction, branch: str) -> Snapshot:
     """Return the target as the transaction reads it; it may have newer commits by now."""
     base = transaction.base
     commit: Commit | None = None

@@ -106,6 +106,35 @@ class MergeBase:
         return self._states[commit.id]
 
 
+class SnapshotBase:
+    """A base that is one moment, as revert and cherry-pick choose it."""
+
+    def __init__(self, graph: OpenGraph, snapshot: Snapshot) -> None:
+        self._graph = graph
+        self._snapshot = snapshot
+
+    @property
+    def commits(self) -> tuple[Commit, ...]:
+        """The commit that it is."""
+        return () if self._snapshot.commit is None else (self._snapshot.commit,)
+
+    @property
+    def keys(self) -> set[str]:
+        """The tables that it has."""
+        return set(self._snapshot.entries)
+
+    def entry(self, key: str) -> TableEntry | None:
+        """The version of a table that it is."""
+        return self._snapshot.entries.get(key)
+
+    def side(self, key: str, catalog: Catalog) -> TableSide:
+        """A table as the base has it."""
+        found = TableSide.of(self._graph, self._snapshot, key, catalog)
+        if found is None:
+            raise Conflict(f"'{self._snapshot.branch}' has no table '{key}'")
+        return found
+
+
 def _open_kept_side(
     graph: OpenGraph, kept: SavedBase, commit: Commit, key: str, catalog: Catalog
 ) -> TableSide | None:

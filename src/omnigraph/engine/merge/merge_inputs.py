@@ -12,7 +12,8 @@ from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN, ManifestState, TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
-from omnigraph.engine.merge.merge_base import MergeBase, UnseenMerges, find_unseen_merges
+from omnigraph.engine.merge.conflict_builder import BranchNames
+from omnigraph.engine.merge.merge_base import MergeBase, SnapshotBase, UnseenMerges, find_unseen_merges
 from omnigraph.errors import NoCommonCommit
 
 
@@ -49,7 +50,7 @@ class MergeSource:
 class MergeInputs:
     """The three states that a merge compares."""
 
-    base: MergeBase
+    base: MergeBase | SnapshotBase
     source: Snapshot
     target: Snapshot
     outcome: MergeOutcome
@@ -57,6 +58,10 @@ class MergeInputs:
     """Merges without a record, where the base of some entities is unknown."""
     merged_commits: tuple[Commit, ...] = ()
     """The commits that the target records, so that later merges know what it includes."""
+    names: BranchNames | None = None
+    """What conflicts call both sides, where that is not their branches."""
+    may_adopt: bool = True
+    """Whether the target may point at a version of the source: a running merge pins it, others do not."""
 
 
 def capture_source(graph: OpenGraph, branch: str) -> MergeSource:

@@ -116,7 +116,7 @@ class MergePlanner:
         self._choices = choices
         self._granularity = granularity
         self._runner_choice = runner_choice
-        self._branches = BranchNames(inputs.source.branch, inputs.target.branch)
+        self._branches = inputs.names or BranchNames(inputs.source.branch, inputs.target.branch)
         self._stored = StoredTables(cache(transaction.table), transaction.targets)
         self._sides: dict[str, MergeSides] = {}
         self._contested: dict[str, set[str]] = {}
@@ -192,9 +192,10 @@ class MergePlanner:
 
     def _strategy(self, key: str) -> TableStrategy:
         at = self._inputs
-        return choose_strategy(
+        found = choose_strategy(
             at.base.entry(key), at.source.entries[key], at.target.entries[key], lance_branch(at.target.branch)
         )
+        return found if at.may_adopt or found is not TableStrategy.ADOPT else TableStrategy.REPLAY
 
     def _merge_sides(self, key: str) -> MergeSides:
         if key not in self._sides:

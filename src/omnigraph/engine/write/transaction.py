@@ -201,6 +201,8 @@ class PreparedWrite:
     build: BuildParts | None = field(default=None, repr=False)
     """What builds the indexes that the write leaves behind, if not this process."""
     phases: PhaseFailpoints = USUAL_PHASES
+    operation: str | None = None
+    """What the history calls it, if not by its kind."""
 
     @property
     def is_nothing(self) -> bool:
@@ -381,6 +383,7 @@ def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, ope
         reads=_reads(prepared, author),
         phases=prepared.phases,
         message=author.message,
+        operation=prepared.operation,
     )
 
 

@@ -56,6 +56,27 @@ class BranchMergeRequest(Wire, frozen=True, kw_only=True):
     message: str | None = None
 
 
+class ReplayRequest(Wire, frozen=True, kw_only=True):
+    """A commit to revert or to take in, and the branch that gets the new commit.
+
+    `strategy`, `granularity` and `message` are those of the library's `Graph.revert`.
+    """
+
+    commit: str
+    branch: str | None = None
+    strategy: Literal["ours", "theirs"] | None = None
+    granularity: Literal["row", "property"] = "row"
+    message: str | None = None
+
+
+class ResetRequest(Wire, frozen=True, kw_only=True):
+    """The commit whose content a branch gets."""
+
+    to: str
+    branch: str | None = None
+    message: str | None = None
+
+
 class BranchMergeOutput(Sparse, frozen=True, kw_only=True):
     """What a merge did; the members about deletion are there when it was asked for."""
 
