@@ -79,6 +79,7 @@ def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_j
         "skipped_total": 1,
         "skipped_counts": {"record": 1},
         "null_counts": {},
+        "dialects": {},
         "actor_id": "ann",
         "commit": newest,
         "pending_indexes": {},

@@ -123,6 +123,8 @@ def load(
     # The actor of a served write is known by its commit.
     author = done.commit.actor if done.commit is not None and is_served(uri) else actor
     print_result(_to_json(done, place, branch, source, mode, author), text, as_json=as_json)
+    for file, guessed in done.dialects.items():
+        print_note(f"{file}: guessed {guessed}")
     if done.skipped:
         print_note("\n".join(["left out:", *group_violations(done.skipped, done.skipped_total)]))
     print_pending(done.pending_indexes)
@@ -206,6 +208,7 @@ def _to_json(
         "skipped_total": done.skipped_total,
         "skipped_counts": dict(sorted(done.skipped_counts.items())),
         "null_counts": dict(done.null_counts),
+        "dialects": dict(done.dialects),
         "actor_id": actor,
         "engine": None if done.engine is None else _engine_json(done.engine),
         "commit": None if done.commit is None else commit_json(done.commit),

@@ -114,9 +114,16 @@ def _csv(spark: SparkSession, entry: MappingEntry, files: Sequence[InputFile]) -
     from pyspark.sql import functions as sql
 
     read = spark.read.options(
-        header=True, sep=entry.delimiter, quote='"', escape='"', multiLine=entry.multiline, mode="FAILFAST"
+        header=not entry.header,
+        sep=entry.delimiter or ",",
+        quote='"',
+        escape='"',
+        multiLine=entry.multiline,
+        mode="FAILFAST",
     )
     frame = read.options(enforceSchema=False, inferSchema=False).csv([file.at for file in files])
+    if entry.header:
+        frame = frame.toDF(*entry.header)
     if not entry.nulls:
         return frame
     columns = [sql.col(f"`{name}`") for name in frame.columns]

@@ -370,6 +370,11 @@ class _Load:
             skipped=tuple(map(self.names.locate, islice(reported, MAX_REPORTED_VIOLATIONS))),
             skipped_counts=dict(counts),
             null_counts=loading.nulls,
+            dialects={
+                item.file: ", ".join(item.mapping.dialect.guessed)
+                for item in self.items
+                if item.mapping is not None and item.mapping.dialect.guessed
+            },
             engine=replace(self.report, stages=tuple(loading.reports)),
             pending_indexes=receipt.indexes.pending if receipt else {},
         )

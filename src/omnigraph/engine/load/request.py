@@ -60,6 +60,8 @@ class LoadResult:
     null_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     """How many values of columns are missing and became null, such as NaN, NaT, None and empty fields of CSV:
     by type and property, as in `Person.age`. They are not counted in records."""
+    dialects: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What was guessed about CSV files, by file, as in `delimiter ';', dates as %d.%m.%Y`."""
     branch_created: bool = False
     """Whether the load made its branch first."""
     engine: EngineReport | None = None

@@ -6,10 +6,10 @@ To read in this order:
     plan.py, item.py               files cut into items, one for each task; the formats
     item_reader.py                 an item from its bytes to checked rows; small files, read together
     line_ranges.py                 NDJSON: the lines of a part of a file
-    csv_records.py                 CSV: records, and columns of bytes; csv_sniff.py: the delimiter, guessed
+    csv_records.py                 CSV: records, and columns of bytes; csv_sniff.py: what is guessed
     columnar.py                    Parquet, Arrow and Lance: columns
     binding.py, mapping.py         which column is which property
     arrow_columns.py, text_columns.py   columns of Arrow or of texts -> columns of properties
-    coercion.py                    values of other types, taken without loss
+    coercion.py, casts.py          values of other types: taken without loss, or as a mapping asks for
     spark_source.py                rows that a format of Spark reads
 """

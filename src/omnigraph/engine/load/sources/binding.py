@@ -12,13 +12,14 @@ from pyarrow import types as kinds
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import END_NAMES, ID, SOURCE, TARGET
 from omnigraph.engine.load.sources.arrow_columns import is_convertible, plain_type
-from omnigraph.engine.load.sources.item import Columns, Dialect
+from omnigraph.engine.load.sources.casts import is_castable
+from omnigraph.engine.load.sources.item import Columns
 from omnigraph.engine.load.sources.mapping import EVERYTHING, MappingEntry
 from omnigraph.engine.rows.ndjson import RESERVED
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.types import Scalar, ValueType
-from omnigraph.lang.values import shorten_legibly, stored_name
+from omnigraph.lang.values import arrow_type, shorten_legibly, stored_name
 
 _OTHER_ENDS = {SOURCE: "source", TARGET: "target"}
 _ENDS = {name: end for end, name in END_NAMES.items()}
@@ -31,6 +32,8 @@ class BoundColumns:
     columns: Columns
     problems: tuple[Violation, ...] = ()
     """Everything that is wrong with the file as a whole."""
+    casts: Mapping[str, str] = field(default_factory=dict)
+    """Casts of columns that would help."""
 
 
 def bind_columns(
@@ -54,9 +57,9 @@ def bind_columns(
         tuple(names),
         tuple(binding.taken.items()),
         tuple((binding.inner(name), value) for name, value in entry.constants),
-        Dialect(entry.delimiter, entry.nulls, entry.multiline),
+        casts=entry.cast,
     )
-    return BoundColumns(columns, tuple(binding.problems))
+    return BoundColumns(columns, tuple(binding.problems), binding.casts)
 
 
 @dataclass(slots=True)
@@ -69,6 +72,8 @@ class _Binding:
     """Which columns of the file are ends of an edge, and which end each is."""
     taken: dict[str, str] = field(default_factory=dict)
     problems: list[Violation] = field(default_factory=list)
+    casts: dict[str, str] = field(default_factory=dict)
+    """Casts with which columns of another type would be taken."""
 
     @property
     def is_edge(self) -> bool:
@@ -107,7 +112,7 @@ class _Binding:
     def take(self, names: Sequence[str]) -> None:
         """Give each column its meaning: by the mapping first, then by its name."""
         meant = self._meant()
-        for name in meant:
+        for name in (*meant, *(column for column, _ in self.entry.cast if column not in meant)):
             if name not in names:
                 self.wrong(
                     f"the mapping names a column '{shorten_legibly(name)}' that the file does not have"
@@ -175,10 +180,15 @@ class _Binding:
         """Refuse columns of which no value fits."""
         for becomes, column in self.taken.items():
             found = types[column]
+            cast = dict(self.entry.cast).get(column)
+            if cast is not None and is_castable(found, cast):
+                found = arrow_type(ValueType(cast))
             if becomes == ID or (self.is_edge and becomes in END_NAMES):
                 self._check_id(becomes, found)
             elif not is_convertible(found, type_ := self.owner.properties[becomes].type):
                 self.wrong(f"strict property '{becomes}' expects {_expected(type_)}, got {found}")
+                if cast is None and not type_.is_list and is_castable(found, type_.scalar):
+                    self.casts[column] = type_.scalar.value
 
     def _check_id(self, becomes: str, found: pa.DataType) -> None:
         plain = plain_type(found)

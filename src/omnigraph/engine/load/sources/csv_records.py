@@ -242,9 +242,10 @@ def _texts(item: Item, columns: Columns, limits: Limits, size: int) -> Iterator[
 
 
 def _block(text: TextBlock, item: Item, columns: Columns, first_line: int) -> Block:
-    has_names = text.offset == 0
+    begins = text.offset == 0
+    has_names = begins and columns.dialect.has_names
     data = text.data
-    if has_names:
+    if begins:
         data = data.removeprefix(BYTE_ORDER_MARK)
     shift = len(text.data) - len(data)
     records = scan_records(data, columns.dialect, len(columns.header))

@@ -3,10 +3,67 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.load.sources.csv_records import BYTE_ORDER_MARK, csv_blocks
+from omnigraph.engine.load.sources.item import Dialect, Item
+from omnigraph.engine.load.sources.line_ranges import open_text
+from omnigraph.engine.load.sources.mapping import MappingEntry
+from omnigraph.engine.load.sources.text_columns import valid_texts
+from omnigraph.engine.rows.lines import Limits
 
 DELIMITERS = (",", ";", "\t", "|")
 _QUOTED = re.compile(rb'"[^"]*"')
 _LINES = 20
+_SNIFFED_BYTES = 2**16
+_DATE_FORMATS = ("%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d")
+_ISO = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+
+
+def read_dialect(item: Item, entry: MappingEntry) -> Dialect:
+    """How a CSV file is written: as the mapping says, else with a delimiter that is guessed."""
+    dialect = Dialect(
+        entry.delimiter or DELIMITERS[0],
+        entry.nulls,
+        entry.multiline,
+        has_names=not entry.header,
+        date_format=entry.date_format,
+    )
+    if entry.delimiter is not None:
+        return dialect
+    with open_text(item) as stream:
+        found = sniff_delimiter(stream.read(_SNIFFED_BYTES).removeprefix(BYTE_ORDER_MARK))
+    if found == dialect.delimiter:
+        return dialect
+    return replace(dialect, delimiter=found, guessed=(f"delimiter {found!r}",))
+
+
+def guess_date_format(item: Item, columns: Sequence[str]) -> Item:
+    """The item with the format of its dates, if they are not ISO 8601 and one other fits all of them."""
+    assert item.mapping is not None
+    if not columns:
+        return item
+    block = next(csv_blocks(item, Limits(), size=_SNIFFED_BYTES), None)
+    if block is None:
+        return item
+    texts = pa.concat_arrays([valid_texts(block.columns.column(name))[0].drop_null() for name in columns])
+    if not len(texts) or pc.any(pc.match_substring_regex(texts, _ISO)).as_py():
+        return item
+    fitting = [each for each in _DATE_FORMATS if not parse_moments(texts, each).null_count]
+    if len(fitting) != 1:
+        return item  # none, or the day and the month cannot be distinguished
+    dialect = item.mapping.dialect
+    known = replace(dialect, date_format=fitting[0], guessed=(*dialect.guessed, f"dates as {fitting[0]}"))
+    return replace(item, mapping=replace(item.mapping, dialect=known))
+
+
+def parse_moments(texts: pa.Array, date_format: str) -> pa.Array:
+    """Moments written in a format; null where a text is not."""
+    return pc.strptime(texts, format=date_format, unit="s", error_is_null=True)
 
 
 def sniff_delimiter(data: bytes) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.rows.violations import Numbers, Violation
+from omnigraph.lang.types import Scalar
 
 Packing = Literal["gzip", "zstd"]
 
@@ -86,6 +87,12 @@ class Dialect:
     """Texts that mean null where they stand without quotes; an empty field always does."""
     multiline: bool = True
     """Whether a field in quotes may hold line ends; only a file without such can be cut into items."""
+    has_names: bool = True
+    """Whether the first record holds the names of the columns."""
+    date_format: str | None = None
+    """How dates and moments are written, as in `%d.%m.%Y`; None for ISO 8601."""
+    guessed: tuple[str, ...] = ()
+    """What of this was guessed, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,8 @@ class Columns:
     constants: tuple[tuple[str, Any], ...] = ()
     """Pairs: property, `src` or `dst`, and the JSON value that all rows have."""
     dialect: Dialect = field(default_factory=Dialect)
+    casts: tuple[tuple[str, Scalar], ...] = ()
+    """Pairs: column, and the type that its values are cast to first."""
 
     @property
     def needed(self) -> tuple[str, ...]:

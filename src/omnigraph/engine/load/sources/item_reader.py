@@ -14,14 +14,17 @@ from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types as kinds
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import END_NAMES, ID, TableType
 from omnigraph.engine.load.sources.arrow_columns import convert_column, plain, plain_type
+from omnigraph.engine.load.sources.casts import cast_column
 from omnigraph.engine.load.sources.coercion import nan_to_null, whole_floats
 from omnigraph.engine.load.sources.columnar import arrow_blocks, lance_blocks, parquet_blocks
 from omnigraph.engine.load.sources.csv_records import csv_blocks
+from omnigraph.engine.load.sources.csv_sniff import parse_moments
 from omnigraph.engine.load.sources.item import Block, Columns, Format, Item
 from omnigraph.engine.load.sources.line_ranges import BLOCK, line_blocks
 from omnigraph.engine.load.sources.text_columns import NOT_UTF8, parse_texts, valid_texts
@@ -91,9 +94,15 @@ class _BlockBuilder:
             return self._repeated(declared, constants[declared.name])
         column = self.column(declared.name)
         if column is None:
-            column = pa.nulls(self.count)
-        elif self.is_csv:
-            return self._from_texts(column, declared)
+            return self._converted(pa.nulls(self.count), declared)
+        cast = dict(self.columns.casts).get(dict(self.columns.taken)[declared.name])
+        if cast is not None:
+            done = cast_column(column, declared.name, cast)
+            cells = self._converted(done.array, declared)
+            return ParsedColumn(cells.array, {**cells.faults, **done.faults})
+        return self._from_texts(column, declared) if self.is_csv else self._converted(column, declared)
+
+    def _converted(self, column: pa.Array, declared: Property) -> ParsedColumn:
         field = self.target.schema.field(declared.name)
         return convert_column(column, declared.name, declared.type, field, self.reader.external)
 
@@ -111,8 +120,11 @@ class _BlockBuilder:
     def _from_texts(self, column: pa.Array, declared: Property) -> ParsedColumn:
         name, type_ = declared.name, declared.type
         texts, wrong = valid_texts(column)
+        date_format = self.columns.dialect.date_format
         if type_.scalar is Scalar.BLOB:
             cells = read_blobs(texts.to_pylist(), name, self.target.schema.field(name), self.reader.external)
+        elif date_format is not None and type_.scalar in (Scalar.DATE, Scalar.DATETIME) and not type_.is_list:
+            cells = self._formatted_dates(texts, declared, date_format)
         else:
             cells = parse_texts(texts, name, type_)
         if wrong is None:
@@ -121,6 +133,14 @@ class _BlockBuilder:
         return ParsedColumn(
             cells.array, {**cells.faults, **dict.fromkeys(np.flatnonzero(wrong).tolist(), reason)}
         )
+
+    def _formatted_dates(self, texts: pa.Array, declared: Property, date_format: str) -> ParsedColumn:
+        """Dates in the format of their file; ISO 8601 is read as well."""
+        moments = parse_moments(texts, date_format)
+        others = pc.if_else(moments.is_valid(), pa.scalar(None, pa.string()), texts)
+        usual = parse_texts(others, declared.name, declared.type)
+        cells = self._converted(moments, declared)
+        return ParsedColumn(pc.coalesce(cells.array, usual.array), {**cells.faults, **usual.faults})
 
     def end(self, end: str, faults: list[Fault]) -> pa.Array:
         """The ids of the nodes at one end of edges."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
@@ -22,6 +23,9 @@ from omnigraph.yaml_text import YamlValue, read_yaml, read_yaml_text, to_yaml_va
 
 EVERYTHING = ("*",)
 """In `drop`: every column that is not named otherwise and no property."""
+
+CAST_TYPES = tuple(scalar for scalar in Scalar if scalar not in (Scalar.VECTOR, Scalar.BLOB))
+"""What a column can be cast to."""
 
 EVERY_FILE = ("**/*",)
 """In `files`: all of them."""
@@ -48,8 +52,14 @@ class MappingEntry:
     expressions: tuple[tuple[str, str], ...] = ()
     """Pairs of a property, `id`, `from` or `to`, and an expression of Spark SQL over the columns."""
     drop: tuple[str, ...] = ()
+    cast: tuple[tuple[str, Scalar], ...] = ()
+    """Pairs of a column and the type that its values are cast to."""
     multiline: bool = True
-    delimiter: str = ","
+    delimiter: str | None = None
+    """None where it is guessed."""
+    header: tuple[str, ...] = ()
+    """The names of the columns of a CSV file that has none itself."""
+    date_format: str | None = None
     nulls: tuple[str, ...] = ()
     place: int | None = field(default=None, compare=False)
     """The line the entry begins on."""
@@ -273,6 +283,34 @@ def _delimiter(found: YamlValue, name: str, member: str) -> str:
     return text
 
 
+def _casts(found: YamlValue, name: str, member: str) -> tuple[tuple[str, Scalar], ...]:
+    known = {scalar.value: scalar for scalar in CAST_TYPES}
+    pairs = _pairs(found, name, member)
+    for column, text in pairs:
+        if text not in known:
+            _refuse(
+                name,
+                found.line,
+                f"`cast.{shorten_legibly(column)}` is no type that a column can be cast to",
+                f"it may be: {', '.join(known)}",
+            )
+    return tuple((column, known[text]) for column, text in pairs)
+
+
+def _date_format(found: YamlValue, name: str, member: str) -> str:
+    text = _text(found, name, member)
+    directives = set(re.findall("%(.)", text))
+    if not directives or not directives <= _DATE_DIRECTIVES:
+        _refuse(
+            name,
+            found.line,
+            f"`date_format` '{shorten_legibly(text)}' is not known",
+            "write it like %d.%m.%Y or %m/%d/%Y %H:%M:%S",
+        )
+    return text
+
+
+_DATE_DIRECTIVES = frozenset("dmyYHMSbBeIpj%")
 _FIELDS = {"from": "source", "to": "target"}
 _READERS: dict[str, Callable[[YamlValue, str, str], Any]] = {
     "files": _texts,
@@ -287,8 +325,11 @@ _READERS: dict[str, Callable[[YamlValue, str, str], Any]] = {
     "constants": _constants,
     "expressions": _pairs,
     "drop": _texts,
+    "cast": _casts,
     "multiline": _flag,
     "delimiter": _delimiter,
+    "header": _texts,
+    "date_format": _date_format,
     "nulls": _texts,
 }
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import field, replace
 from itertools import accumulate, pairwise
 from pathlib import PurePosixPath
 
@@ -16,14 +16,17 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.load.sources.binding import BoundColumns, bind_columns, find_table
 from omnigraph.engine.load.sources.columnar import open_arrow, open_parquet
 from omnigraph.engine.load.sources.csv_records import read_header
+from omnigraph.engine.load.sources.csv_sniff import guess_date_format, read_dialect
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
-from omnigraph.engine.load.sources.item import Columns, Dialect, Format, Item, format_of, strip_extension
+from omnigraph.engine.load.sources.item import Columns, Format, Item, format_of, strip_extension
 from omnigraph.engine.load.sources.line_ranges import open_text
 from omnigraph.engine.load.sources.mapping import NO_ENTRY, InputMapping, MappingEntry
 from omnigraph.engine.rows.lines import Limits
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.types import Scalar
+from omnigraph.lang.values import shorten_legibly
 from omnigraph.storage.input_tables import describe_table
 
 SMALLEST, LARGEST = 32 * 2**20, 256 * 2**20
@@ -61,7 +64,7 @@ def plan_items(
         raise LoadRejected(
             problems[:_MAX_REPORTED],
             total=len(problems),
-            remedy="rename, fill or drop columns in a mapping, or fix the files",
+            remedy=_remedy({name: cast for one in planned for name, cast in one.casts.items()}),
         )
     items = (item for one in planned for item in one.items)
     return [replace(item, number=number) for number, item in enumerate(items)]
@@ -112,6 +115,15 @@ def pack_files(items: Sequence[Item], cores: int) -> list[Item]:
 class _Planned:
     items: tuple[Item, ...]
     problems: tuple[Violation, ...] = ()
+    casts: Mapping[str, str] = field(default_factory=dict)
+
+
+def _remedy(casts: Mapping[str, str]) -> str:
+    text = "rename, fill or drop columns in a mapping, or fix the files"
+    if not casts:
+        return text
+    pairs = ", ".join(f"{shorten_legibly(name)}: {type_}" for name, type_ in casts.items())
+    return f"{text}; `cast: {{{pairs}}}` in a mapping converts the values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,17 +193,30 @@ class _Planner:
             yield replace(item, begin=begin, end=end, size=end - begin)
 
     def _csv(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
-        dialect = Dialect(entry.delimiter, entry.nulls, entry.multiline)
+        dialect = read_dialect(item, entry)
         with open_text(item) as stream:
-            names = read_header(stream, dialect, item.file, Limits())
+            names = entry.header or read_header(stream, dialect, item.file, Limits())
         bound = bind_columns(item.file, key, names, None, entry, self.catalog)
-        item = replace(item, mapping=bound.columns)
+        item = replace(item, mapping=replace(bound.columns, dialect=dialect))
+        if not bound.problems and entry.date_format is None:
+            item = guess_date_format(item, self._date_columns(key, bound.columns))
         return _Planned((item,) if entry.multiline else tuple(self._ranges(item)), bound.problems)
+
+    def _date_columns(self, key: str, columns: Columns) -> list[str]:
+        kind, _, name = key.partition(":")
+        owner = self.catalog.nodes[name] if kind == "node" else self.catalog.edges[name]
+        return [
+            column
+            for becomes, column in columns.taken
+            if becomes in owner.properties
+            and owner.properties[becomes].type.scalar in (Scalar.DATE, Scalar.DATETIME)
+            and not owner.properties[becomes].type.is_list
+        ]
 
     def _arrow(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
         with open_arrow(item) as (schema, _):
             bound = self._bound(item, key, schema, entry)
-        return _Planned((replace(item, mapping=bound.columns),), bound.problems)
+        return _Planned((replace(item, mapping=bound.columns),), bound.problems, bound.casts)
 
     def _parquet(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
         with open_parquet(item) as file:
@@ -199,7 +224,8 @@ class _Planner:
             groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
             rows = [group.num_rows for group in groups]
             sizes = [group.total_byte_size for group in groups]
-        return _Planned(tuple(self._grouped(item, bound.columns, rows, sizes)), bound.problems)
+        parts = tuple(self._grouped(item, bound.columns, rows, sizes))
+        return _Planned(parts, bound.problems, bound.casts)
 
     def _lance(self, item: Item, key: str, entry: MappingEntry) -> _Planned:
         table = describe_table(item.at)
@@ -215,6 +241,7 @@ class _Planner:
         return _Planned(
             tuple(replace(part, fragments=tuple(numbers[part.begin : part.end])) for part in parts),
             bound.problems,
+            bound.casts,
         )
 
     def _grouped(
