@@ -11,7 +11,20 @@ import pytest
 
 from omnigraph import graph as graphs
 from omnigraph.cli.main import main
-from tests.cluster.deployment import CONFIG, GONE, GRAPH_POLICY, NARROWER, SCHEMA, WIDER, Deployment
+from omnigraph.server.auth import Tokens
+from omnigraph.server.boot import boot
+from omnigraph.server.cluster_source import ClusterSource
+from omnigraph.server.settings import Bind, ServeOptions
+from tests.cluster.deployment import (
+    CONFIG,
+    GONE,
+    GRAPH_POLICY,
+    NARROWER,
+    SCHEMA,
+    SERVER_POLICY,
+    WIDER,
+    Deployment,
+)
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -261,3 +274,45 @@ def test_vectors_are_made_by_the_provider_of_the_cluster(omnigraph: Run, applied
     status, out, err = omnigraph("embed", "--cluster", str(applied.folder), "--json")
     assert status == 0, err
     assert json.loads(out)["model"] == "mock"
+
+
+COOKBOOK = {
+    "cluster.yaml": """\
+version: 1
+metadata: {name: brain}
+state: {backend: cluster, lock: true}
+graphs:
+  spike: {schema: schema.pg, queries: queries/}
+policies:
+  server: {file: policies/server.yaml, applies_to: [cluster]}
+""",
+    "schema.pg": "node Signal { slug: String @key  title: String  seen: Date? }\n",
+    "queries/signals.gq": "query signals() { match { $s: Signal } return { $s.title as title } }\n",
+    "policies/server.yaml": SERVER_POLICY,
+    "seed.jsonl": '{"type": "Signal", "data": {"slug": "a", "title": "First"}}\n',
+}
+
+
+def test_directory_of_the_published_form_goes_from_files_to_a_server(
+    omnigraph: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Deployment(tmp_path / "cookbook")
+    for name, text in COOKBOOK.items():
+        made.write(name, text)
+    monkeypatch.chdir(made.folder)
+    for words in (
+        "cluster validate --config .",
+        "cluster import --config .",
+        "cluster plan --config .",
+        "cluster apply --config . --as ann",
+        "load --data seed.jsonl --mode overwrite graphs/spike.omni",
+        "lint --schema schema.pg --query queries/signals.gq",
+    ):
+        status, _, err = omnigraph(*words.split())
+        assert status == 0, (words, err)
+    tokens = Tokens("env-or-file", (("ann", b"x" * 32),))
+    booted = boot(ClusterSource(".").load(), tokens, ServeOptions(None, Bind("127.0.0.1", 0)))
+    served = booted.graphs["spike"]
+    assert set(served.queries) == {"signals"}
+    assert served.graph.query(served.queries["signals"].text).to_arrow().to_pylist() == [{"title": "First"}]
+    booted.close()

@@ -223,3 +223,14 @@ def test_changed_schema_alone_changes_what_is_served(applied: Deployment) -> Non
     [after] = serving(applied).graphs
     assert before.digest != after.digest
     assert (before.queries, before.policy) == (after.queries, after.policy)
+
+
+@pytest.mark.parametrize("edit", [_drop_bindings, _drop_profile])
+def test_ledger_of_an_older_release_is_completed_by_an_apply(
+    applied: Deployment, edit: Callable[[Json], None]
+) -> None:
+    expected = serving(applied)
+    applied.edit_state(edit)
+    result = applied.apply("ann")
+    assert (result["converged"], result["state_written"]) == (True, True)
+    assert serving(applied) == expected

@@ -62,9 +62,14 @@ def load_stored_queries(texts: Iterable[QueryText], graph: Graph) -> StoredQueri
     found = parse_stored_queries(texts)
     if not found:
         return found
-    check_stored_queries(found, graph.schema)
+    catalog = graph.schema
     for source in {query.source.name: query.source for query in found.values()}.values():
-        for warning in _warnings(source, graph.schema):
+        report = lint(source, catalog)  # which compiles each query once
+        for result in report.results:
+            if result.error is not None and result.name in found:
+                raise _misfit(found[result.name], result.error)
+        warnings = [warning for result in report.results for warning in result.warnings]
+        for warning in (*(finding.message for finding in report.findings), *warnings):
             _log.warning("stored queries of '%s': %s", source.name, warning)
     return found
 
@@ -93,11 +98,14 @@ def check_stored_queries(queries: StoredQueries, catalog: Catalog) -> None:
         try:
             query.check(catalog)
         except CompileError as error:
-            where = f"stored query '{query.name}' of '{query.source.name}'"
-            raise BadRequest(
-                f"{where} does not fit the schema: {error.message}",
-                remedy="change the query, or do not serve it",
-            ) from error
+            raise _misfit(query, error) from error
+
+
+def _misfit(query: StoredQuery, error: CompileError) -> BadRequest:
+    where = f"stored query '{query.name}' of '{query.source.name}'"
+    return BadRequest(
+        f"{where} does not fit the schema: {error.message}", remedy="change the query, or do not serve it"
+    )
 
 
 def list_warnings(queries: StoredQueries, catalog: Catalog) -> Iterator[tuple[str, str]]:
@@ -106,12 +114,6 @@ def list_warnings(queries: StoredQueries, catalog: Catalog) -> Iterator[tuple[st
         for result in lint(source, catalog).results:
             if result.name in queries:
                 yield from ((result.name, warning) for warning in result.warnings)
-
-
-def _warnings(source: Source, catalog: Catalog) -> Iterator[str]:
-    report = lint(source, catalog)
-    yield from (finding.message for finding in report.findings)
-    yield from (warning for result in report.results for warning in result.warnings)
 
 
 def _describe_parameter(parameter: ast.Parameter) -> QueryParameterOutput:
