@@ -30,6 +30,7 @@ WORDS = [
     "match",
     "return",
     "distinct",
+    "having",
     "order",
     "asc",
     "desc",

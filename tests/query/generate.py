@@ -492,13 +492,13 @@ def _key(author: Author, scope: Scope, returned: Returned) -> None:
 
 def _total(author: Author, scope: Scope, returned: Returned) -> None:
     """One aggregate, perhaps in arithmetic."""
-    fn = author.pick(["count", "count", "distinct", "sum", "avg", "min", "max"])
+    fn = author.pick(["count", "count", "distinct", "sum", "avg", "min", "max", "collect"])
     written = _aggregate(author, scope, fn)
     if fn in ("count", "distinct", "sum") and author.one_in(3):
         other = _aggregate(author, scope, "count") if author.one_in(2) else author.pick(["2", "-1", "0.5"])
         returned.add(f"{written} {author.pick(['+', '-', '*', '/'])} {other}", approximate=True)
     else:
-        returned.add(written, approximate=fn == "avg")
+        returned.add(written, approximate=fn == "avg", sortable=fn != "collect")
 
 
 def _aggregate(author: Author, scope: Scope, fn: str) -> str:
@@ -510,6 +510,9 @@ def _aggregate(author: Author, scope: Scope, fn: str) -> str:
         return f"count({author.pick([node, node, *(written for written, _, _ in scope.properties())])})"
     if fn == "distinct":
         return f"count(distinct {author.pick([node, *(written for written, _, _ in scalars)])})"
+    if fn == "collect":
+        collected = author.pick([node, *(written for written, _, _ in scalars)])
+        return f"collect({author.pick(['', 'distinct '])}{collected})"
     if fn in ("sum", "avg"):
         summable = [written for written, type_, _ in scalars if type_.is_numeric]
         return f"{fn}({author.pick(summable)})" if summable else f"count({node})"
@@ -533,11 +536,22 @@ def queries(draw: DrawFn) -> Query:
         (_key if grouped else _value)(author, scope, returned)
     for _ in range(author.number(1, 3) if grouped else 0):
         _total(author, scope, returned)
+    having = _having(author, scope, returned) if grouped and author.one_in(3) else ""
     order, loose = _order(author, scope, returned, grouped or distinct)
     cut = _write_limits(author) if order and not loose else ""
     head = "return distinct" if distinct else "return"
-    tail = f"{order} {cut}".strip()
+    tail = f"{having} {order} {cut}".strip()
     return _query(author, clauses, head, returned, tail, loose=loose)
+
+
+def _having(author: Author, scope: Scope, returned: Returned) -> str:
+    """A test of groups: of a count that need not be returned, and sometimes of a column."""
+    count = _aggregate(author, scope, "count")
+    tests = [f"{count} {author.pick(RELATIONS)} {author.number(0, 3)}"]
+    if author.one_in(2):
+        exact = [name for name in returned.sortable if int(name[1:]) not in returned.approximate]
+        tests += [f"{author.pick(exact)} is {author.pick(['', 'not '])}null"] if exact else []
+    return f"having {{ {author.pick([' or ', '  ']).join(tests)} }}"
 
 
 def _order(author: Author, scope: Scope, returned: Returned, by_columns: bool) -> tuple[str, bool]:

@@ -69,10 +69,10 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _storage_values(column: pa.ChunkedArray) -> list[Any]:
-    if pa.types.is_date32(column.type):
-        return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_timestamp(column.type):
-        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    kind = column.type.value_type if pa.types.is_list(column.type) else column.type
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        number = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        column = column.cast(pa.list_(number) if pa.types.is_list(column.type) else number)
     return [tuple(value) if isinstance(value, list) else value for value in column.to_pylist()]
 
 

@@ -10,12 +10,18 @@ from numpy.typing import NDArray
 
 from omnigraph.engine.graph.layout import split_key
 from omnigraph.lang.query import plan as p
-from omnigraph.lang.query.terms import EntityId, Prop, Term, Total
+from omnigraph.lang.query.terms import AllOf, EntityId, Prop, Term, Total
 from omnigraph.lang.types import Scalar
 from omnigraph.lang.values import arrow_type
 from omnigraph.query.context import QueryContext
 from omnigraph.query.exact_sums import sums_by_group
-from omnigraph.query.expressions.evaluate import Replaced, evaluate_term
+from omnigraph.query.expressions.evaluate import (
+    Replaced,
+    Scope,
+    evaluate_predicate,
+    evaluate_term,
+    substitute,
+)
 from omnigraph.query.frame import NO_ROW, Frame, Positions, checked_sums
 from omnigraph.query.frame import sum_counts as total_of
 from omnigraph.query.group_and_sort import Groups, encode_values, group_rows, make_sort_keys
@@ -33,11 +39,18 @@ def aggregate_rows(context: QueryContext, frame: Frame, plan: p.Aggregate) -> li
         return _empty_result(context, plan)
     totals = [_compute_total(context, frame, groups, total) for total in plan.totals]
     places = context.facts.get(_total_indexes, plan)
-    if NO_ROW not in places:
+    if NO_ROW not in places and not plan.having:
         return [totals[place] for place in places]
     replaced: Replaced = dict(zip(plan.totals, totals, strict=True))
-    scope = context.scope(frame.take(groups.first))
-    return [evaluate_term(column.term, scope, replaced) for column in plan.columns]
+    return _project_groups(plan, substitute(context.scope(frame.take(groups.first)), replaced))
+
+
+def _project_groups(plan: p.Aggregate, scope: Scope) -> list[pa.Array]:
+    columns = [evaluate_term(column.term, scope) for column in plan.columns]
+    if not plan.having:
+        return columns
+    kept = pa.array(np.flatnonzero(evaluate_predicate(AllOf(plan.having), scope)))
+    return [column.take(kept) for column in columns]
 
 
 def _total_indexes(plan: p.Aggregate) -> list[int]:
@@ -50,8 +63,7 @@ def _total_indexes(plan: p.Aggregate) -> list[int]:
 def _empty_result(context: QueryContext, plan: p.Aggregate) -> list[pa.Array]:
     """Return the single row of an aggregate over no rows."""
     totals: Replaced = {total: _empty_total(total) for total in plan.totals}
-    scope = context.scope(Frame(1))
-    return [evaluate_term(column.term, scope, totals) for column in plan.columns]
+    return _project_groups(plan, substitute(context.scope(Frame(1)), totals))
 
 
 def empty_result_name(column: p.Output) -> str:
@@ -61,6 +73,8 @@ def empty_result_name(column: p.Output) -> str:
 
 def _empty_total(total: Total) -> pa.Array:
     type_ = arrow_type(total.type)
+    if total.fn == "collect":
+        return pa.array([[]], type_)
     return pa.array([0], type_) if total.fn == "count" else pa.nulls(1, type_)
 
 
@@ -119,6 +133,8 @@ def _compute_total(context: QueryContext, frame: Frame, groups: Groups, total: T
     valid = None if values.null_count == 0 else values.is_valid().to_numpy(zero_copy_only=False)
     if total.fn == "count":
         return pa.array(_count_by_group(groups, frame.weights, valid))
+    if total.fn == "collect":
+        return _collect(context, groups, frame.weights, values, distinct=total.distinct)
     if total.fn in ("min", "max"):
         return _find_extreme(groups, values, valid, largest=total.fn == "max")
     return _add_up(groups, frame.weights, values, valid, mean=total.fn == "avg")
@@ -185,6 +201,29 @@ def _find_extreme(
         starts = np.flatnonzero(np.diff(ordered, prepend=NO_ROW))
         chosen[ordered[starts]] = rows[order[starts]]
     return values.take(pa.array(chosen, mask=chosen < 0))
+
+
+def _collect(
+    context: QueryContext,
+    groups: Groups,
+    weights: NDArray[np.int64] | None,
+    values: pa.Array,
+    *,
+    distinct: bool,
+) -> pa.Array:
+    """The values of each group that are not null, in their order."""
+    rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
+    keys = make_sort_keys(values.take(pa.array(rows)), False)
+    rows = rows[np.lexsort([*keys[::-1], groups.of_row[rows]])]
+    if distinct:
+        codes, of_row = encode_values(values)[rows], groups.of_row[rows]
+        rows = rows[(np.diff(codes, prepend=NO_ROW) != 0) | (np.diff(of_row, prepend=NO_ROW) != 0)]
+    elif weights is not None:
+        context.request.check(total_of(weights[rows]), 1)
+        rows = np.repeat(rows, weights[rows])
+    counts = np.bincount(groups.of_row[rows], minlength=groups.count)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.take(pa.array(rows)))
 
 
 def _distinct_codes(context: QueryContext, frame: Frame, argument: Term) -> Positions:

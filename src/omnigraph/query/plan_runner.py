@@ -160,7 +160,7 @@ class PlanRunner:
         with self._context.request.step("Aggregate", lambda: _show_columns(plan.columns)) as step:
             arrays = run_in_worker(frame.length, lambda: aggregate_rows(self._context, frame, plan))
             step.rows = len(arrays[0])
-        nothing = not plan.keys and frame.length == 0
+        nothing = not plan.keys and not plan.having and frame.length == 0
         schema = self._facts.get(empty_result_schema if nothing else result_schema, plan)
         return _make_columns(schema, arrays, len(arrays[0]))
 

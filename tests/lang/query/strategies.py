@@ -120,7 +120,7 @@ def _larger(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
             st.none() | inner,
         ),
         st.builds(ast.Aggregate, st.sampled_from(AGGREGATES), inner),
-        st.builds(ast.Aggregate, st.just("count"), inner, st.just(True)),
+        st.builds(ast.Aggregate, st.sampled_from(["count", "collect"]), inner, st.just(True)),
         st.builds(ast.TextCall, st.sampled_from(TEXT_CALLS), inner, inner),
         st.builds(ast.TextCall, st.just("fuzzy"), inner, inner, inner),
         rank,
@@ -183,11 +183,16 @@ order_term = st.one_of(
 )
 # Most reads begin with a sound binding, or nearly all of them would fail at the first name.
 start = st.just(ast.Binding("p", "Person"))
+projection = st.one_of(
+    st.builds(ast.Projection, expr, st.none() | lower),
+    st.builds(ast.Projection, st.builds(ast.AllProperties, variable)),
+)
 reads = st.builds(
     ast.Read,
     st.tuples(start | clause, st.lists(clause, max_size=3)).map(lambda found: (found[0], *found[1])),
-    st.lists(st.builds(ast.Projection, expr, st.none() | lower), min_size=1, max_size=3).map(tuple),
+    st.lists(projection, min_size=1, max_size=3).map(tuple),
     st.booleans(),
+    st.lists(conditions, max_size=1).map(tuple),
     st.lists(order_term, max_size=2).map(tuple),
     count,
     count,

@@ -74,7 +74,7 @@ class _Reading:
         names = [output.name for output in outputs]
         rows = self._matched()
         if any(has_total(output.term) for output in outputs):
-            if not rows and all(has_total(output.term) for output in outputs):
+            if not rows and not self._read.having and all(has_total(output.term) for output in outputs):
                 names = ["?" if _is_bare_total(output) else output.name for output in outputs]
             result = self._ordered_result(self._distinct(self._grouped(rows)))
         elif self._read.distinct:
@@ -146,12 +146,16 @@ class _Reading:
         groups: dict[Any, list[Row]] = {} if keys else {(): []}
         for row in rows:
             groups.setdefault(tuple(self._values.value(key, row) for key in keys), []).append(row)
-        return [self._group_row(group) for group in groups.values()]
+        found = (self._group_row(group) for group in groups.values())
+        return [row for row in found if row is not None]
 
-    def _group_row(self, rows: list[Row]) -> tuple[Any, ...]:
-        parts = (part for output in self._read.outputs for part in walk(output.term))
+    def _group_row(self, rows: list[Row]) -> tuple[Any, ...] | None:
+        roots = [*(output.term for output in self._read.outputs), *self._read.having]
+        parts = (part for root in roots for part in walk(root))
         totals = {part: self._total(part, rows) for part in parts if isinstance(part, Total)}
         first = rows[0] if rows else {}
+        if not all(self._values.truth(test, first, totals) is True for test in self._read.having):
+            return None
         return tuple(self._values.value(output.term, first, totals) for output in self._read.outputs)
 
     def _total(self, total: Total, rows: list[Row]) -> Any:
@@ -159,6 +163,8 @@ class _Reading:
         present = [value for value in found if value is not None]
         if total.fn == "count":
             return len(set(present)) if total.distinct else len(present)
+        if total.fn == "collect":
+            return tuple(sorted(dict.fromkeys(present) if total.distinct else present, key=_orderable))
         if not present:
             return None
         if total.fn == "min":

@@ -7,13 +7,13 @@ import { api, type LintReport, type Schema } from "../api";
 import { formatType } from "../format";
 
 const KEYWORDS = [
-  "query", "match", "return", "order", "limit", "offset", "distinct", "not", "and", "or", "optional", "insert", "update", "delete",
+  "query", "match", "return", "having", "order", "limit", "offset", "distinct", "not", "and", "or", "optional", "insert", "update", "delete",
   "set", "where", "as", "asc", "desc", "in", "is", "null",
   "contains", "starts_with", "ends_with", "like", "ilike", "matches", "case", "when", "then", "else", "end",
   "true", "false", "from", "to",
 ];
 const FUNCTIONS = [
-  "count", "sum", "avg", "min", "max", "now", "date", "datetime", "lower", "upper", "search", "match_text", "fuzzy",
+  "count", "sum", "avg", "min", "max", "collect", "now", "date", "datetime", "lower", "upper", "search", "match_text", "fuzzy",
   "coalesce", "year", "quarter", "month", "week", "day", "weekday", "hour", "minute", "second", "years", "months",
   "weeks", "days", "hours", "minutes", "seconds",
   "bm25", "nearest", "rrf",

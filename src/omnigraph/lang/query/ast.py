@@ -16,7 +16,7 @@ AffixOp = OneOf["contains", "starts_with", "ends_with"]
 PatternOp = OneOf["like", "ilike", "matches"]
 CompareOp = OneOf["=", "!=", "<", "<=", ">", ">=", AffixOp, PatternOp]
 ArithmeticOp = OneOf["+", "-", "*", "/"]
-AggregateFn = OneOf["count", "sum", "avg", "min", "max"]
+AggregateFn = OneOf["count", "sum", "avg", "min", "max", "collect"]
 TextFn = OneOf["search", "fuzzy", "match_text"]
 CaseFn = OneOf["lower", "upper"]
 DatePartFn = OneOf["year", "quarter", "month", "week", "day", "weekday", "hour", "minute", "second"]
@@ -290,8 +290,15 @@ Clause = Binding | Traversal | Condition | Negation | OptionalBlock
 
 
 @dataclass(frozen=True, slots=True)
+class AllProperties(Syntax):
+    """`$x.*` in `return`: a column for each property."""
+
+    var: str
+
+
+@dataclass(frozen=True, slots=True)
 class Projection(Syntax):
-    expr: Expr
+    expr: Expr | AllProperties
     alias: str | None = None
 
 
@@ -306,6 +313,7 @@ class Read(Syntax):
     match: tuple[Clause, ...]
     returns: tuple[Projection, ...]
     distinct: bool = False
+    having: tuple[Condition, ...] = ()
     order: tuple[OrderTerm, ...] = ()
     limit: int | VarRef | None = None
     offset: int | VarRef | None = None

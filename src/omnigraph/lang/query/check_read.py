@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_match import MatchChecker
-from omnigraph.lang.query.check_terms import check_term
+from omnigraph.lang.query.check_names import check_property
+from omnigraph.lang.query.check_terms import check_predicate, check_term
 from omnigraph.lang.query.printer import print_expr
 from omnigraph.lang.query.resolved import Count, OrderBy, Output, ResolvedRead
 from omnigraph.lang.query.scope import ANONYMOUS, Poisoned, Scope, TypeFault, raise_fault
@@ -25,6 +30,7 @@ from omnigraph.lang.query.terms import (
     Minus,
     ParamRef,
     Part,
+    Predicate,
     Prop,
     Ranking,
     Relevance,
@@ -38,7 +44,7 @@ from omnigraph.lang.query.terms import (
     walk,
 )
 from omnigraph.lang.source import Problems
-from omnigraph.lang.types import INTEGERS, ValueType
+from omnigraph.lang.types import INTEGERS, Scalar, ValueType
 
 _CALL_NAMES: dict[type, str] = {
     Distance: "nearest",
@@ -55,6 +61,7 @@ def check_read(read: ast.Read, scope: Scope, problems: Problems) -> ResolvedRead
     steps = matcher.check_clauses(scope, read.match)
     returns = _ReturnChecker(read, scope, problems)
     outputs = returns.check_outputs()
+    having = returns.check_having(outputs)
     ranking, order = returns.check_order(outputs)
     limit = returns.check_count("limit", read.limit)
     offset = returns.check_count("offset", read.offset)
@@ -64,6 +71,7 @@ def check_read(read: ast.Read, scope: Scope, problems: Problems) -> ResolvedRead
         variables=named,
         outputs=outputs,
         distinct=read.distinct,
+        having=having,
         ranking=ranking,
         order=order,
         limit=limit,
@@ -89,7 +97,7 @@ class _ReturnChecker:
     def check_outputs(self) -> tuple[Output, ...]:
         for projection in self._read.returns:
             try:
-                self._returned.append((projection, self._check_output(projection)))
+                self._returned += ((projection, output) for output in self._check_projection(projection))
             except TypeFault as wrong:
                 self._report_fault(wrong)
             except Poisoned:
@@ -99,10 +107,49 @@ class _ReturnChecker:
             self._check_groups()
         return outputs
 
-    def _check_output(self, projection: ast.Projection) -> Output:
+    def _check_projection(self, projection: ast.Projection) -> list[Output]:
+        if isinstance(projection.expr, ast.AllProperties):
+            return self._list_properties(projection.expr)
         found = check_term(self._scope, projection.expr)
         name = projection.alias or runtime_name(found)
-        return Output(name, projection.alias or _label_column(found), found, projection.alias is not None)
+        return [Output(name, projection.alias or _label_column(found), found, projection.alias is not None)]
+
+    def _list_properties(self, expr: ast.AllProperties) -> list[Output]:
+        """A column for each property that is a value."""
+        bound = self._scope.find(expr.var) if expr.var != ANONYMOUS else None
+        if bound is None:
+            raise_fault("T6", f"variable `${expr.var}` is not bound", expr.at)
+        catalog = self._scope.catalog
+        owner = (catalog.nodes if bound.kind == "node" else catalog.edges)[bound.type_name]
+        refs = [ast.PropRef(expr.var, name, at=expr.at) for name in owner.properties]
+        found = [check_property(self._scope, ref) for ref in refs]
+        values = [prop for prop in found if prop.type.scalar is not Scalar.BLOB]
+        if not values:
+            raise_fault("T6", f"`{bound.type_name}` has no property that is a value", expr.at)
+        return [Output(runtime_name(prop), prop.name, prop, False) for prop in values]
+
+    # --- having ----------------------------------------------------------------------------------
+
+    def check_having(self, outputs: tuple[Output, ...]) -> tuple[Predicate, ...]:
+        found = []
+        for condition in self._read.having:
+            try:
+                found.append(self._check_having(condition, outputs))
+            except TypeFault as wrong:
+                self._report_fault(wrong)
+            except Poisoned:
+                continue
+        return tuple(found)
+
+    def _check_having(self, condition: ast.Condition, outputs: tuple[Output, ...]) -> Predicate:
+        if not any(has_total(output.term) for output in outputs):
+            help_ = "return an aggregate, or put the condition into `match`"
+            raise_fault("T35", "having selects groups, and nothing is aggregated", condition.at, help=help_)
+        named = {each.alias: each.expr for each in self._read.returns if each.alias is not None}
+        test = check_predicate(self._scope, _replace_aliases(condition, named), totals=True)
+        keys = {output.term for output in outputs if not has_total(output.term)}
+        _check_outside_aggregates(condition, test, keys)
+        return test
 
     def _check_groups(self) -> None:
         keys = {output.term for _, output in self._returned if not has_total(output.term)}
@@ -240,7 +287,37 @@ def _check_group_key(projection: ast.Projection, found: Term) -> None:
         )
 
 
-def _check_outside_aggregates(projection: ast.Projection, found: Part, keys: set[Term]) -> None:
+Tree = TypeVar("Tree", bound=ast.Syntax)
+
+
+def _replace_aliases(part: Tree, named: Mapping[str, ast.Expr | ast.AllProperties]) -> Tree:
+    """The same syntax with what each name of a column stands for in its place."""
+    changed: dict[str, Any] = {}
+    for field in fields(part):
+        held = getattr(part, field.name)
+        if isinstance(held, tuple) and field.name != "at":
+            changed[field.name] = tuple(
+                _replace_alias(each, named) if isinstance(each, ast.Syntax) else each for each in held
+            )
+        elif isinstance(held, ast.Syntax):
+            changed[field.name] = _replace_alias(held, named)
+    return replace(part, **changed) if changed else part
+
+
+def _replace_alias(part: ast.Syntax, named: Mapping[str, ast.Expr | ast.AllProperties]) -> ast.Syntax:
+    if not isinstance(part, ast.AliasRef):
+        return _replace_aliases(part, named)
+    if part.name not in named:
+        raise_fault(
+            "T35",
+            f"no column is called `{part.name}`",
+            part.at,
+            help=f"columns are called: {', '.join(named)}" if named else "name one by `as`",
+        )
+    return replace(named[part.name], at=part.at)
+
+
+def _check_outside_aggregates(projection: ast.Syntax, found: Part, keys: set[Term]) -> None:
     if found in keys or isinstance(found, Total):
         return
     if isinstance(found, Prop | EntityId):

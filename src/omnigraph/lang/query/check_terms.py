@@ -223,6 +223,10 @@ def _check_total(scope: Scope, expr: ast.Aggregate) -> Total:
         if expr.distinct and not is_node and not _is_scalar(found.type):
             raise_fault("T8", f"count(distinct) requires a scalar, got {found.type}", expr.argument.at)
         return Total("count", found, expr.distinct, I64.with_nullable())
+    if expr.fn == "collect":
+        if not is_node and not _is_scalar(found.type):
+            raise_fault("T8", f"collect requires a scalar, got {found.type}", expr.argument.at)
+        return Total("collect", found, expr.distinct, ValueType(found.type.scalar, is_list=True))
     if expr.fn in ("sum", "avg"):
         if is_node or not found.type.is_numeric:
             described = describe_term(scope, found)

@@ -99,7 +99,8 @@ def _render_grouping(plan: p.Plan) -> str:
             return _render_keys(plan.keys)
         case p.Aggregate():
             keys = f" by {', '.join(show_term(key) for key in plan.keys)}" if plan.keys else ""
-            return f"{_render_columns(plan.columns)}{keys}"
+            having = f" having {' and '.join(map(show_predicate, plan.having))}" if plan.having else ""
+            return f"{_render_columns(plan.columns)}{keys}{having}"
     return ""
 
 

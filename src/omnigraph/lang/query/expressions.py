@@ -22,7 +22,7 @@ _I64_MAX = 2**63 - 1
 
 RELATIONS = (">=", "<=", "!=", ">", "<", "=")
 OPERATOR_WORDS = ("contains", "starts_with", "ends_with", "like", "ilike", "matches")
-AGGREGATES = ("count", "sum", "avg", "min", "max")
+AGGREGATES = get_args(ast.AggregateFn)
 TEXT_CALLS = ("search", "fuzzy", "match_text")
 CASE_CALLS = ("lower", "upper")
 LITERAL_CALLS = {"date": DATE, "datetime": DATETIME}
@@ -366,7 +366,7 @@ class ExpressionParser(Cursor):
 
     def _parse_aggregate(self, fn: ast.AggregateFn) -> ast.Aggregate:
         distinct = False
-        if fn == "count" and self.word("distinct"):
+        if fn in ("count", "collect") and self.word("distinct"):
             ((following, _),) = self.peek()
             distinct = following != ")"
             if distinct:

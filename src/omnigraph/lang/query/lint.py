@@ -51,7 +51,7 @@ from omnigraph.lang.source import Source
 
 def find_mentions(read: ast.Read) -> Iterator[str]:
     """Every mention of a variable in a read, as often as it is written."""
-    for part in (*read.match, *read.returns, *read.order):
+    for part in (*read.match, *read.returns, *read.having, *read.order):
         yield from _find_mentions(part)
 
 
@@ -59,7 +59,7 @@ def _find_mentions(part: object) -> Iterator[str]:
     match part:
         case ast.VarRef(name=name):
             yield name
-        case ast.PropRef(var=var):
+        case ast.PropRef(var=var) | ast.AllProperties(var=var):
             yield var
         case ast.Traversal(left=left, right=right, edge_var=edge_var):
             yield from (left, right)

@@ -208,12 +208,13 @@ class _QueryParser(ExpressionParser):
         if distinct:
             self.advance()
         returns = self._parse_block(self._parse_projections)
+        having = self._parse_block(self._parse_conditions) if self._accept_word("having") else ()
         order = self._parse_block(self._order_terms) if self._accept_word("order") else ()
         limit = self._parse_count() if self._accept_word("limit") else None
         offset = self._parse_count() if self._accept_word("offset") else None
         if self.kind != "}":
             self.expected("`order`, `limit`, `offset` or `}`, in this order")
-        return ast.Read(match, returns, distinct, order, limit, offset, at=self.since(start))
+        return ast.Read(match, returns, distinct, having, order, limit, offset, at=self.since(start))
 
     def _accept_word(self, text: str) -> bool:
         return self.accept(LOWER, text)
@@ -239,13 +240,31 @@ class _QueryParser(ExpressionParser):
             found.append(self._parse_projection())
         return tuple(found)
 
+    def _parse_conditions(self) -> tuple[ast.Condition, ...]:
+        found = [self.parse_condition()]
+        while self.kind != "}":
+            found.append(self.parse_condition())
+        return tuple(found)
+
     def _parse_projection(self) -> ast.Projection:
         start = self.start
+        if self.kind == VAR and [kind for kind, _ in self.peek(2)] == [".", "*"]:
+            return self._parse_all_properties(start)
         expr = self.parse_expression()
         alias = self.take(LOWER, "a name after `as`") if self._accept_word("as") else None
         span = self.since(start)
         self.accept(",")
         return ast.Projection(expr, alias, at=span)
+
+    def _parse_all_properties(self, start: int) -> ast.Projection:
+        var = self.take(VAR)[1:]
+        self.take(".")
+        self.take("*")
+        span = self.since(start)
+        if self.word("as"):
+            self.fail(f"`${var}.*` is several columns, named after the properties", help="take `as` away")
+        self.accept(",")
+        return ast.Projection(ast.AllProperties(var, at=span), at=span)
 
     def _order_terms(self) -> tuple[ast.OrderTerm, ...]:
         found = [self._order_term()]

@@ -150,6 +150,8 @@ class Aggregate:
     keys: tuple[Term, ...]
     totals: tuple[Total, ...]
     columns: tuple[Output, ...]
+    having: tuple[Predicate, ...] = ()
+    """What the rows of groups must pass."""
 
 
 @dataclass(frozen=True, slots=True)

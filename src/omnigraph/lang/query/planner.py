@@ -331,9 +331,10 @@ def _plan_order_by_rank(read: ResolvedRead, rows: p.Plan) -> p.Plan:
 
 def _plan_grouping(read: ResolvedRead, rows: p.Plan) -> p.Plan:
     keys = tuple(dict.fromkeys(output.term for output in read.outputs if not has_total(output.term)))
-    parts = (part for output in read.outputs for part in walk(output.term))
+    roots = (*(output.term for output in read.outputs), *read.having)
+    parts = (part for root in roots for part in walk(root))
     totals = tuple(dict.fromkeys(part for part in parts if isinstance(part, Total)))
-    return p.Aggregate(rows, keys, totals, _list_outputs(read))
+    return p.Aggregate(rows, keys, totals, _list_outputs(read), read.having)
 
 
 def _plan_sort(read: ResolvedRead, result: p.Plan) -> p.Plan:

@@ -40,6 +40,8 @@ def _print_read(read: ast.Read) -> list[str]:
     lines.append(f"return {'distinct ' if read.distinct else ''}{{")
     lines += [f"{_INDENT}{_print_projection(projection)}," for projection in read.returns]
     lines.append("}")
+    if read.having:
+        lines += ["having {", *(f"{_INDENT}{print_condition(each)}" for each in read.having), "}"]
     if read.order:
         lines.append(f"order {{ {', '.join(_order_term(item) for item in read.order)} }}")
     for word, count in (("limit", read.limit), ("offset", read.offset)):
@@ -54,6 +56,8 @@ def _indent_clauses(clauses: tuple[ast.Clause, ...]) -> list[str]:
 
 def _print_projection(projection: ast.Projection) -> str:
     alias = f" as {projection.alias}" if projection.alias is not None else ""
+    if isinstance(projection.expr, ast.AllProperties):
+        return f"${projection.expr.var}.*"
     return f"{print_expr(projection.expr)}{alias}"
 
 
@@ -214,7 +218,7 @@ def _print_chosen(value: ast.Expr) -> str:
 
 def _print_aggregate(fn: str, argument: str, distinct: bool) -> str:
     # A column called `distinct` would be read as the keyword when something follows it.
-    ambiguous = fn == "count" and not distinct and argument.startswith("distinct ")
+    ambiguous = fn in ("count", "collect") and not distinct and argument.startswith("distinct ")
     inner = f"({argument})" if ambiguous else argument
     return f"{fn}({'distinct ' if distinct else ''}{inner})"
 

@@ -90,6 +90,8 @@ class ResolvedRead:
     """Named variables that results may depend on, and whether each is a node or an edge."""
     outputs: tuple[Output, ...]
     distinct: bool
+    having: tuple[Predicate, ...]
+    """What groups must pass; the terms of columns stand in it, not their names."""
     ranking: Ranking | None
     order: tuple[OrderBy, ...]
     limit: Count | None

@@ -164,14 +164,18 @@ class ResultCompiler:
             for at, output in enumerate(plan.columns)
         )
         kept = {COUNTED: pa.int64(), **({_FIRST: _place_type(order)} if order else {})}
-        if all(made.term in known and _spark_type(made.term) == made.type for made in outputs):
+        if not plan.having and all(
+            made.term in known and _spark_type(made.term) == made.type for made in outputs
+        ):
             names = (F.col(known[made.term].column).alias(made.name) for made in outputs)
             frame = groups.select(*kept, *names)
         else:
-            work = MakeColumns(outputs, {}, self._query.task_values([], {}), tuple(kept), known)
+            given = self._query.task_values([], {})
+            work = MakeColumns(outputs, {}, given, tuple(kept), known, plan.having)
             shape = pa.schema([*kept.items(), *((made.name, made.type) for made in outputs)])
             frame = map_partitions(self._query.spark, groups, work, to_spark_types(shape))
-        return ResultFrame(frame, plan.columns, (By(_FIRST),) if order else (), of_all=not plan.keys)
+        of_all = not plan.keys and not plan.having
+        return ResultFrame(frame, plan.columns, (By(_FIRST),) if order else (), of_all=of_all)
 
 
 def _argument(name: str, total: Total) -> MadeColumn:
@@ -196,6 +200,8 @@ def _total(total: Total, column: str) -> Column:
             return F.min(argument)
         case "max":
             return F.max(argument)
+        case "collect":
+            return F.sort_array(F.collect_set(argument) if total.distinct else F.collect_list(argument))
 
 
 def _scaled_total(argument: Column, divisor: Column) -> Column:
@@ -215,6 +221,8 @@ def _spark_type(term: Term) -> pa.DataType:
     """The type that Spark returns for a key or total of a group."""
     if isinstance(term, Total) and term.fn == "count":
         return pa.int64()
+    if isinstance(term, Total) and term.fn == "collect":
+        return pa.list_(_argument("", term).type)
     return _argument("", term).type if isinstance(term, Total) else arrow_type(term.type)
 
 

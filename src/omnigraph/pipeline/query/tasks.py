@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import SOURCE, TARGET
 from omnigraph.lang.query.resolved import EdgeDirection
-from omnigraph.lang.query.terms import Predicate, Term
+from omnigraph.lang.query.terms import AllOf, Predicate, Term
 from omnigraph.pipeline.query.binding_frame import Slot, Slots
 from omnigraph.pipeline.query.scope import BatchScope, Lookup, RequestValues, filter_batch, restore_type
 from omnigraph.pipeline.table_scan import Fragments, Scan
-from omnigraph.query.expressions.evaluate import evaluate_term
+from omnigraph.query.expressions.evaluate import Scope, evaluate_predicate, evaluate_term, substitute
 
 NEAR, FAR = "near", "far"
 """The ends of an edge, in the direction of a walk."""
@@ -126,6 +126,8 @@ class MakeColumns:
     kept: tuple[str, ...] = ()
     known: Mapping[Term, Slot] = field(default_factory=dict)
     """Terms whose values are already columns, such as those of a group."""
+    tests: tuple[Predicate, ...] = ()
+    """What a row must pass, by these values."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The columns of the rows of a partition."""
@@ -133,12 +135,18 @@ class MakeColumns:
             yield self._made(batch)
 
     def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        scope = BatchScope(batch, self.slots, self.given)
+        scope = self._scope(batch)
+        if self.tests:
+            batch = batch.take(pa.array(np.flatnonzero(evaluate_predicate(AllOf(self.tests), scope))))
+            scope = self._scope(batch)
+        columns = {name: batch.column(name) for name in self.kept}
+        for made in self.columns:
+            found = evaluate_term(made.term, scope)
+            columns[made.name] = found.cast(made.type, safe=not made.rounded)
+        return pa.RecordBatch.from_pydict(columns)
+
+    def _scope(self, batch: pa.RecordBatch) -> Scope:
         there = {
             term: restore_type(batch.column(slot.column), slot.type) for term, slot in self.known.items()
         }
-        columns = {name: batch.column(name) for name in self.kept}
-        for made in self.columns:
-            found = evaluate_term(made.term, scope, there)
-            columns[made.name] = found.cast(made.type, safe=not made.rounded)
-        return pa.RecordBatch.from_pydict(columns)
+        return substitute(BatchScope(batch, self.slots, self.given), there)
