@@ -194,7 +194,7 @@ class Values:
                 found = None if one is None or other is None else one - other
                 if type_.scalar is Scalar.I64 or found is None:
                     return found
-                return found / 1000 if SMALLEST <= found <= LARGEST else None
+                return float(found) / 1000 if SMALLEST <= found <= LARGEST else None
             case Shift(argument, amount, unit, backward, type_):
                 start, steps = self.value(argument, row, totals), self.value(amount, row, totals)
                 if start is None or steps is None:
