@@ -101,7 +101,7 @@ def test_make_help_is_the_default_and_lists_every_target() -> None:
 
 def test_the_languages_use_arrow_types_but_no_arrow_files_or_datasets() -> None:
     # Import contracts see only whole packages, so parts of one are checked here.
-    allowed = re.compile(r"^\s*(import pyarrow as pa|import pyarrow)$")
+    allowed = re.compile(r"^\s*(import pyarrow as pa|import pyarrow|import pyarrow.compute as pc)$")
     strays = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted((ROOT / "src" / "omnigraph" / "lang").rglob("*.py"))
