@@ -23,7 +23,14 @@ from omnigraph.server.numbers import NumberFile, read_numbers
 from omnigraph.server.settings import Limits
 from omnigraph.storage.location import Location
 from tests.server.route_cases import insert
-from tests.server.running import RunningServer, policy_options, run_server, start_server, with_tokens
+from tests.server.running import (
+    RunningServer,
+    policy_options,
+    run_server,
+    start_server,
+    stored_query_options,
+    with_tokens,
+)
 from tests.server.test_server_crash import pair
 
 CLIENTS = 6
@@ -214,6 +221,14 @@ def test_workers_end_with_a_supervisor_that_is_killed(copied: Callable[[], Path]
     for pid in pids:
         while Path(f"/proc/{pid}").exists():
             pass
+
+
+def test_paths_of_any_bytes_reach_the_workers(example_graph: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    options = ["--unauthenticated", "--workers", "2", *stored_query_options(folder)]
+    with start_server(example_graph, tmp_path / "log", *options) as server, server.client() as client:
+        assert client.post("/queries/older_than", json={"params": {"age": 35}}).json()["row_count"] == 1
 
 
 def test_cleared_column_frees_what_its_worker_had(tmp_path: Path) -> None:

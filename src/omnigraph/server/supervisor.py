@@ -9,6 +9,7 @@ acknowledged write is a commit, and the next process recovers an interrupted one
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -60,13 +61,15 @@ class WorkerSetup:
     def encode(self, index: int) -> bytes:
         """Return the setup of one worker as a line."""
         board = Board(self.board.folder, index, self.board.count)
-        # The folder belongs to the supervisor. Paths are the only values that JSON does not know.
-        return msgspec.json.encode(replace(self, board=board), enc_hook=os.fspath) + b"\n"
+        # The folder belongs to the supervisor. Paths are the only values that JSON does not know; they may
+        # be any bytes, which `json` can carry and msgspec cannot.
+        plain = msgspec.to_builtins(replace(self, board=board), enc_hook=os.fspath)
+        return json.dumps(plain).encode() + b"\n"
 
     @classmethod
     def decode(cls, line: bytes) -> WorkerSetup:
         """Return the setup that a supervisor sent."""
-        return msgspec.json.decode(line, type=cls, dec_hook=lambda _, value: Path(value))
+        return msgspec.convert(json.loads(line), type=cls, dec_hook=lambda _, value: Path(value))
 
 
 def supervise(bound: socket.socket, setup: WorkerSetup) -> None:
