@@ -14,7 +14,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.server.auth import Tokens
 from omnigraph.server.authorize import RuntimeState
 from omnigraph.server.boot import check_graph_id, decide_state
-from omnigraph.server.listen import check_certificate
+from omnigraph.server.listen import accept_connections, bind_socket, check_certificate
 from omnigraph.server.settings import Bind, Limits, ServeOptions, is_set
 from tests.server.route_cases import READ, insert
 from tests.server.running import SCHEMA, RunningServer, run_server, start_server, with_tokens
@@ -126,6 +126,13 @@ def test_commit_carries_the_actor_of_the_token_and_no_other(policy_server: Runni
             "/mutate", json={**insert("signed"), "actor": "reader"}, headers={"X-Actor": "reader"}
         )
     assert answer.json()["actor_id"] == answer.json()["commit"]["actor_id"] == "root"
+
+
+def test_connections_send_small_parts_of_answers_at_once() -> None:
+    with bind_socket(Bind("127.0.0.1", 0)) as bound:
+        accept_connections(bound)
+        with socket.create_connection(bound.getsockname()), bound.accept()[0] as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 @pytest.mark.parametrize(

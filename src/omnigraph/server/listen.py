@@ -109,6 +109,8 @@ def bind_socket(bind: Bind) -> socket.socket:
     family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it. The end of a streamed answer must not wait until its beginning is confirmed.
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         bound.bind((bind.host, bind.port))
     except OSError as error:
