@@ -15,6 +15,7 @@ from omnigraph.errors import (
     InternalError,
     PipelineDefinitionMoved,
     PipelineMovedToCluster,
+    PipelineRecordInvalid,
     PipelineRunInProgress,
     PipelineSchemaDrift,
     PolicyDenied,
@@ -154,6 +155,34 @@ def test_a_second_run_is_refused_and_a_foreign_lease_removed_by_its_id(deploymen
     assert (refused.value.lease_id, team(deployment)) == ("theirs", [])
     force_unlock(ledger, "theirs")
     assert run(pipeline, given).status == "succeeded"
+
+
+DAMAGES = ("{", "[]", '{"targets": 1}')
+
+
+@pytest.mark.parametrize("name", ["runs/{run}.json", "lease.json"])
+def test_a_damaged_record_is_reported_with_its_place(deployment: Deployment, name: str) -> None:
+    pipeline, given = applied_pipeline(deployment), Given(deployment.folder, ONE)
+    at = records(deployment) / name.format(run=run(pipeline, given).run_id)
+    for damage in DAMAGES:
+        at.write_text(damage)
+        with pytest.raises(PipelineRecordInvalid) as refused:
+            run(pipeline, given)
+        assert refused.value.uri == str(at)
+    assert team(deployment) == ["a@x"]
+
+
+def test_a_damaged_checkpoint_fails_the_run_and_the_refresh(deployment: Deployment) -> None:
+    pipeline = apply_pipeline(deployment, pipeline_text(more=WATERMARK))
+    given = Given(deployment.folder, ONE, "2024-01-01")
+    run(pipeline, given)
+    for damage in DAMAGES:
+        (records(deployment) / "checkpoint.json").write_text(damage)
+        failed = run(pipeline, given).targets["graph.team"]
+        assert (failed.status, failed.error and failed.error["code"]) == ("failed", "pipeline_record_invalid")
+    [found] = deployment.refresh()["diagnostics"]
+    assert (found["code"], "checkpoint.json' cannot be read" in found["message"]) == ("storage_failure", True)
+    assert team(deployment) == ["a@x"]
 
 
 def test_a_live_schema_that_no_longer_fits_is_drift(deployment: Deployment) -> None:

@@ -47,7 +47,8 @@
         ├── UnsupportedFormat, CorruptGraph, CopyNotVerified
         ├── PipelineFailed            a task of the data pipeline failed
         │   └── PipelineWorkerLost
-        └── InitializationCommitted, InitializationIndeterminate, PipelineCheckpointInvariant
+        └── InitializationCommitted, InitializationIndeterminate, PipelineCheckpointInvariant,
+            PipelineRecordInvalid
 
 Each class has a stable `code`, the HTTP `status` a server answers with and whether a plain retry
 can help (`retryable`). Each instance has a one-sentence `message` in the user's own names, a
@@ -126,6 +127,7 @@ from omnigraph.errors.pipelines import (
     PipelineNotApplied,
     PipelinePropertyType,
     PipelinePropertyUnknown,
+    PipelineRecordInvalid,
     PipelineRequiredUnmapped,
     PipelineRunInProgress,
     PipelineRunLost,
@@ -267,6 +269,7 @@ __all__ = [
     "PipelineNotApplied",
     "PipelinePropertyType",
     "PipelinePropertyUnknown",
+    "PipelineRecordInvalid",
     "PipelineRequiredUnmapped",
     "PipelineRunInProgress",
     "PipelineRunLost",

@@ -270,6 +270,19 @@ class PipelineMovedToCluster(Conflict):
         self.mark = mark
 
 
+class PipelineRecordInvalid(InternalError):
+    """A record of runs was damaged or written by something else."""
+
+    code = "pipeline_record_invalid"
+
+    def __init__(self, uri: str, reason: str) -> None:
+        super().__init__(
+            f"the record '{uri}' cannot be read: {reason}",
+            remedy="restore it from a backup; without the record of a run its rows may be delivered again",
+        )
+        self.uri = uri
+
+
 class PipelineCheckpointInvariant(InternalError):
     """A checkpoint is ahead of a run that is not done, which the order of writing excludes."""
 

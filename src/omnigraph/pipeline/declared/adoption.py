@@ -17,7 +17,7 @@ from omnigraph import failpoints
 from omnigraph.errors import PipelineMovedToCluster
 from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import hold_lease
-from omnigraph.pipeline.declared.records import FOLDER, Checkpoint, Ledger, OpenStore, RunRecord
+from omnigraph.pipeline.declared.records import FOLDER, Checkpoint, Ledger, OpenStore, RunRecord, reading
 from omnigraph.storage.location import Location
 from omnigraph.storage.stores import open_store
 
@@ -90,8 +90,11 @@ def _new_name(name: str, graphs: Mapping[str, str]) -> str:
 
 
 def _read_mark(ledger: Ledger) -> dict[str, str] | None:
-    text = ledger.objects.read_text_if_exists(ledger.place / _MARK)
-    return None if text is None else dict(json.loads(text))
+    at = ledger.place / _MARK
+    text = ledger.objects.read_text_if_exists(at)
+    with reading(at):
+        found = None if text is None else json.loads(text)
+        return None if found is None else {name: str(found[name]) for name in ("cluster", "status")}
 
 
 def _write_mark(ledger: Ledger, cluster: str, status: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import new_id
 from omnigraph.errors import BadRequest, PipelineRunInProgress
-from omnigraph.pipeline.declared.records import Ledger, now
+from omnigraph.pipeline.declared.records import Ledger, now, reading
 from omnigraph.storage.locks import HeldLocks
 
 _held_here: set[str] = set()
@@ -62,8 +62,10 @@ def hold_lease(ledger: Ledger, run_id: str) -> Iterator[Lease]:
 
 def read_lease(ledger: Ledger) -> Lease | None:
     """Return the current lease, even that of a dead process."""
-    text = ledger.objects.read_text_if_exists(ledger.place / "lease.json")
-    return None if text is None else Lease(**json.loads(text))
+    at = ledger.place / "lease.json"
+    text = ledger.objects.read_text_if_exists(at)
+    with reading(at):
+        return None if text is None else Lease(**json.loads(text))
 
 
 def force_unlock(ledger: Ledger, lease_id: str) -> Lease:

@@ -10,14 +10,15 @@ __pipelines/<name>/ or __cluster/pipelines/<name>/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.errors import PipelineRunLost, PipelineRunNotFound
+from omnigraph.errors import PipelineRecordInvalid, PipelineRunLost, PipelineRunNotFound
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks
 from omnigraph.storage.objects import ObjectStore
@@ -155,6 +156,15 @@ class RunRecord:
         return record
 
 
+@contextmanager
+def reading(at: Location) -> Iterator[None]:
+    """Report a stored object that is not what a run writes."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as wrong:
+        raise PipelineRecordInvalid(at.uri, f"{type(wrong).__name__}: {wrong}") from wrong
+
+
 def _known(kind: Any, found: Mapping[str, Any]) -> Any:
     return kind(**{name: value for name, value in found.items() if name in kind.__dataclass_fields__})
 
@@ -232,17 +242,20 @@ class Ledger:
         found = self.objects.read_text_versioned(self._at(run_id))
         if found is None:
             raise PipelineRunNotFound(self.pipeline, run_id)
-        return Journal(self, RunRecord.from_json(json.loads(found.text)), found.token)
+        with reading(self._at(run_id)):
+            return Journal(self, RunRecord.from_json(json.loads(found.text)), found.token)
 
     def checkpoint(self) -> Checkpoint:
         """How far each target has come."""
-        text = self.objects.read_text_if_exists(self.place / "checkpoint.json")
+        at = self.place / "checkpoint.json"
+        text = self.objects.read_text_if_exists(at)
         if text is None:
             return {}
-        return {
-            target: {source: _known(Reached, one) for source, one in sources.items()}
-            for target, sources in json.loads(text)["targets"].items()
-        }
+        with reading(at):
+            return {
+                target: {source: _known(Reached, one) for source, one in sources.items()}
+                for target, sources in json.loads(text)["targets"].items()
+            }
 
     def advance(self, target: str, sources: Mapping[str, Reached], run_id: str) -> None:
         """Note how far a target has come; the lease keeps others from doing so meanwhile."""
@@ -282,7 +295,8 @@ class Ledger:
 
     def _read(self, run_id: str) -> RunRecord | None:
         text = self.objects.read_text_if_exists(self._at(run_id))
-        return None if text is None else RunRecord.from_json(json.loads(text))
+        with reading(self._at(run_id)):
+            return None if text is None else RunRecord.from_json(json.loads(text))
 
     def swap(self, record: RunRecord, token: str) -> str:
         """Replace the record of a run; fails if another process replaced it."""
