@@ -55,7 +55,7 @@ def test_rows_that_are_stored_or_lack_an_end_are_reported_by_their_numbers(graph
     with pytest.raises(KeyConflict) as taken:
         graph.load([{"name": "bo"}, {"name": "ada"}], type="Person", mode="append")
     assert [(one.file, one.line) for one in taken.value.violations] == [("<rows of Person>", 2)]
-    with pytest.raises(LoadRejected, match=r"^<rows of Knows>: row 2: dst 'zoe' not found in Person$"):
+    with pytest.raises(LoadRejected, match=r"(?m)^<rows of Knows>: row 2: dst 'zoe' not found in Person$"):
         graph.load([{"from": "ada", "to": to} for to in ("ada", "zoe")], type="Knows", mode="append")
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_rows_is_reported_with_what_to_give(graph: og.Graph) -> None:
         ([{"name": "bo"}, 5], "'int' in a list"),
         (iter([5]), "'int' in an iterator"),
     ):
-        expected = rf"^a load of 'Person' takes rows or paths, and no {found}$"
+        expected = rf"(?m)^a load of 'Person' takes rows or paths, and no {found}$"
         with pytest.raises(BadRequest, match=expected) as refused:
             graph.load(given, type="Person", mode="append")
         assert "a list of dictionaries" in (refused.value.remedy or "")

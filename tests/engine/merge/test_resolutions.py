@@ -385,7 +385,7 @@ def test_a_preview_tells_all_and_changes_nothing(torn: Graph) -> None:
 def test_a_refusal_names_three_conflicts_and_counts_the_rest(torn: Graph) -> None:
     put(torn, pet("cat", weight=1.0), branch="work")
     put(torn, pet("cat", weight=2.0))
-    with pytest.raises(MergeConflicts, match=r"has 4 conflicts: .*; and 1 more$") as refused:
+    with pytest.raises(MergeConflicts, match=r"(?m)has 4 conflicts: .*; and 1 more$") as refused:
         torn.merge("work")
     assert [one["entity_id"] for one in refused.value.to_json()["data"]["conflicts"]] == [
         "ann",
