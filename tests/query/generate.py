@@ -346,7 +346,7 @@ class Author:
         written, type_ = chosen
         if self.one_in(4):
             return f"{written} is {'not ' if self.one_in(2) else ''}null"
-        return f"{written} {self.pick(RELATIONS)} {self.constant(type_)}"
+        return f"{written} {self.pick(RELATIONS)} {self._settled(type_)}"
 
     def _search_filter(self, scope: Scope) -> str | None:
         call = self.search(scope)
@@ -373,6 +373,10 @@ class Author:
             scalar = Scalar.F64 if scalar in FLOATS else Scalar.I64
         return constant(scalar, self.pick)
 
+    def _settled(self, type_: ValueType) -> str:
+        """A constant whose value the oracle knows: its own `now()` is not that of the engine."""
+        return constant(type_.scalar, self.pick) if type_.scalar is Scalar.DATETIME else self.constant(type_)
+
     def choice(self, scope: Scope) -> tuple[str, ValueType] | None:
         """A value chosen between others, or made of a date."""
         kind = self.pick(["coalesce", "case", "part", "shift", "elapsed"])
@@ -387,7 +391,7 @@ class Author:
             part = self.pick(DATE_PARTS[:-3] if of_date else DATE_PARTS)
             return f"{part}({written})", ValueType(Scalar.I64)
         if kind == "elapsed":
-            other = self.constant(type_)
+            other = self._settled(type_)
             return f"({written} - {other})", ValueType(Scalar.I64)
         whole = self._of(scope, lambda found: found.scalar in INTEGERS and not found.is_list)
         amount = whole[0] if whole and self.one_in(3) else str(self.pick([0, 1, -1, 7, 13, -400, 2**40]))
@@ -402,7 +406,7 @@ class Author:
         if one is None:
             return None
         other = self._of(scope, lambda type_: not type_.is_list and _comparable(one[1], type_))
-        values = [one[0], other[0] if other and self.one_in(2) else self.constant(one[1])]
+        values = [one[0], other[0] if other and self.one_in(2) else self._settled(one[1])]
         if kind == "coalesce":
             return f"coalesce({', '.join(values)})", one[1]
         test = self.test(scope) if self.one_in(2) else f"({self.condition(scope, 1)})"
