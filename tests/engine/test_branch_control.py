@@ -20,7 +20,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_forks import fork_table
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.lock_table import LockTable
 from omnigraph.storage.locks import BranchLocks

@@ -203,5 +203,5 @@ def test_the_walk_sees_every_way_to_name_a_call(source: str) -> None:
 )
 def test_the_walk_sees_every_way_to_name_lance(source: str) -> None:
     assert lance_outside("graph.py", ast.parse(source))
-    harmless = ast.parse("from omnigraph.storage.lance_errors import TableFailureKind")
+    harmless = ast.parse("from omnigraph.storage.failures import TableFailureKind")
     assert not lance_outside("graph.py", harmless)

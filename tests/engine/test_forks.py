@@ -24,7 +24,7 @@ from omnigraph.engine.graph.table_forks import (
     reclaim_fork,
     remove_fork,
 )
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import commit_staged, stage_append

@@ -19,7 +19,7 @@ from omnigraph.engine.graph.coordinator import open_manifest
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from tests.engine.graphs import bare_publish, require_consistent, run
 from tests.engine.old_graphs import (

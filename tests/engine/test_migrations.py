@@ -22,7 +22,7 @@ from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, AtVers
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.lang.schema.ir import legacy_ir
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from tests.engine.graphs import bare_publish, manifest_rows, require_consistent, tree
 from tests.engine.old_graphs import (

@@ -12,8 +12,8 @@ import omnigraph as og
 from omnigraph.cli.main import app
 from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS
 from omnigraph.storage import indexes
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.index_parts import BTREE, IndexPart, build_in_process
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.tables import Table
 
 SCHEMA = """

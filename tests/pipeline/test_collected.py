@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from omnigraph.errors import BranchNotFound, PipelineFailed, PipelineWorkerLost
-from omnigraph.pipeline.collect import collect_answers
+from omnigraph.pipeline.fan_out import collect_answers
 from omnigraph.pipeline.progress import watch_stage
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ INTERRUPTED_AT_ONCE = """
 import os, signal
 from subprocess import DEVNULL
 from pyspark import java_gateway
-from omnigraph.pipeline.jvm_guard import kill_jvm_on_failure
+from omnigraph.pipeline.session import kill_jvm_on_failure
 
 reader, writer = os.pipe()
 os.set_blocking(reader, False)

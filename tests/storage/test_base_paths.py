@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.base_paths import MalformedVersion, find_moved_base, relocate, relocate_file
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import SwapResult, find_row, merge_rows, replace_row
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.staging import commit_staged
@@ -228,7 +228,7 @@ import sys
 import pyarrow as pa
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import find_row, merge_rows, replace_row
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Tables
 

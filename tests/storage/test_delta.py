@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.delta import CREATED_AT, Delta
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete, stage_overwrite
 from omnigraph.storage.tables import Table, Tables

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.forks import Forks
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Recorder
 from omnigraph.storage.references import Fork

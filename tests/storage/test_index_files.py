@@ -12,11 +12,11 @@ from lance.file import LanceFileSession
 from lance.optimize import Compaction, CompactionOptions
 
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.index_parts import BTREE, IVF_FLAT
 from omnigraph.storage.indexes import IndexSpec, read_coverage, stage_indexes, text_index_spec
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.search import find_text_index, find_vector_index, search_text, search_vectors
 from omnigraph.storage.staging import Staged, commit_staged, stage_append, stage_delete

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage import index_parts
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.index_parts import BTREE, IVF_FLAT, BuiltPart, IndexPart, build_part, prepare_part
 from omnigraph.storage.indexes import (
     IndexExtension,
@@ -25,7 +26,6 @@ from omnigraph.storage.indexes import (
     stage_indexes,
     text_index_spec,
 )
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append
 from omnigraph.storage.tables import Table, Tables, storage_options

@@ -10,7 +10,7 @@ import pytest
 from lance.commit import CommitConflictError
 
 from omnigraph.errors import InvalidName, StorageFailure
-from omnigraph.storage.lance_errors import TableFailureKind, classify, wrap_lance_errors
+from omnigraph.storage.failures import TableFailureKind, classify_lance_error, wrap_lance_errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.tables import Table, Tables
 
@@ -67,7 +67,7 @@ PLACE = ", /build/lance/rust/lance/src/dataset.rs:774:25"
     ],
 )
 def test_the_cause_of_an_exception_decides_its_kind(error: Exception, trouble: TableFailureKind) -> None:
-    assert classify(error) == trouble
+    assert classify_lance_error(error) == trouble
 
 
 def test_a_typed_error_names_the_table_and_not_lances_source() -> None:

@@ -103,7 +103,7 @@ def test_one_shot_merge_reports_contention_in_these_words(tmp_path: Path) -> Non
     swap(ds, rows("new"))
     with pytest.raises(OSError, match="Too many concurrent writers") as caught:
         swap(stale, rows("new", n=2))
-    assert type(caught.value) is OSError, "lance_errors.py tells contention by this text alone"
+    assert type(caught.value) is OSError, "failures.py recognises contention by this text alone"
 
 
 def test_one_shot_merge_moves_the_handle_it_ran_on(tmp_path: Path) -> None:

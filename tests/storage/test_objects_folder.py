@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph import errors
 from omnigraph.storage import folder
-from omnigraph.storage.failures import FailureKind, classify
+from omnigraph.storage.failures import FailureKind, classify_store_error
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.stores import open_store
@@ -214,7 +214,7 @@ def test_exactly_one_process_creates_each_object(shared_root: Location) -> None:
     ],
 )
 def test_each_error_of_the_system_has_its_class(number: int, kind: FailureKind) -> None:
-    assert classify(OSError(number, os.strerror(number)))[0] is kind
+    assert classify_store_error(OSError(number, os.strerror(number)))[0] is kind
 
 
 @pytest.mark.s3

@@ -14,8 +14,8 @@ from lance.commit import CommitConflictError
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import merge_rows
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.indexes import IndexSpec, read_coverage, stage_indexes
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import (
     Counts,

@@ -19,9 +19,9 @@ from omnigraph.errors import StorageFailure
 from omnigraph.storage import upsert as upserting
 from omnigraph.storage.blobs import blob_field, to_writable
 from omnigraph.storage.delta import CREATED_AT, UPDATED_AT, Delta
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.indexes import IndexSpec, read_coverage, stage_indexes
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import Counts, Staged, commit_staged, stage_append, stage_delete
 from omnigraph.storage.stores import open_store

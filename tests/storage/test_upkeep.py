@@ -5,6 +5,7 @@ import pytest
 
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import merge_rows
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.indexes import (
     IndexExtension,
@@ -14,7 +15,6 @@ from omnigraph.storage.indexes import (
     stage_indexes,
     text_index_spec,
 )
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
 from omnigraph.storage.tables import Table, Tables

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.session import Access

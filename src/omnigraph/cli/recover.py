@@ -10,8 +10,7 @@ from omnigraph.cli.addressing import Place, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_result
-from omnigraph.engine.commit.recovery.abandon import abandon_record
-from omnigraph.engine.commit.recovery.forecast import RecoveryForecast, forecast_recovery
+from omnigraph.engine.commit.recovery.forecast import RecoveryForecast, abandon_record, forecast_recovery
 from omnigraph.engine.commit.recovery.sweep import RecordStatus, RecoveryReport
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_without_recovery, recover_all

@@ -1,4 +1,4 @@
-"""Progress and cancellation of a Spark job: one block around each action on a DataFrame."""
+"""Progress, cancellation and cost of a Spark job: one block around each action on a DataFrame."""
 
 from __future__ import annotations
 
@@ -15,11 +15,54 @@ from omnigraph.engine.tasks.runner import TaskMetrics, add_metrics, collects_met
 from omnigraph.errors import OmnigraphError, PipelineCancelled
 from omnigraph.pipeline.connection import is_connect
 from omnigraph.pipeline.failures import translate_failures
-from omnigraph.pipeline.stage_metrics import stage_metrics
 from omnigraph.progress import Stage, begin_stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class NumberedStage(Protocol):
+    """One of Spark's stages."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def tasks(self) -> int: ...
+
+
+def stage_metrics(name: str, store: Any, jobs: Iterable[int], stages: Sequence[NumberedStage]) -> TaskMetrics:
+    """Return the metrics of some of Spark's stages together; `store` is the one of a SparkContext."""
+    # A stage whose output an earlier job left behind is skipped, and has no attempt.
+    ran = [attempt for one in stages if (attempt := _last_attempt(store, one.number)) is not None]
+    return TaskMetrics(
+        name,
+        tuple(sorted(jobs)),
+        tuple(sorted(one.number for one in stages)),
+        sum(one.tasks for one in stages),
+        failed_tasks=sum(int(one.numFailedTasks()) for one in ran),
+        task_seconds=sum(one.executorRunTime() for one in ran) / 1000,
+        garbage_seconds=sum(one.jvmGcTime() for one in ran) / 1000,
+        input_rows=sum(int(one.inputRecords()) for one in ran),
+        input_bytes=sum(int(one.inputBytes()) for one in ran),
+        shuffle_bytes=sum(int(one.shuffleWriteBytes()) for one in ran),
+        spilled_bytes=sum(int(one.diskBytesSpilled()) for one in ran),
+    )
+
+
+def _last_attempt(store: Any, number: int) -> Any:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return store.lastStageAttempt(number)
+    except Py4JJavaError as missing:
+        if "NoSuchElementException" in str(missing.java_exception.toString()):
+            return None
+        raise
+
 
 POLL_SECONDS = 0.2
 SECONDS_TO_STOP = 2.5

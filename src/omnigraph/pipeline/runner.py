@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from omnigraph.engine.tasks.runner import Answer, Emit, Item, Reduce
 from omnigraph.pipeline.answers import pack_answer, unpack_answer
-from omnigraph.pipeline.collect import collect_answers
 from omnigraph.pipeline.connection import is_connect, tasks_at_once
-from omnigraph.pipeline.fan_out import fan_out
+from omnigraph.pipeline.fan_out import collect_answers, fan_out
 from omnigraph.pipeline.map_reduce import emit, map_reduce
 from omnigraph.pipeline.progress import watch_stage
 

@@ -15,7 +15,7 @@ from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.tasks.runner import Engine
 from omnigraph.pipeline import server
-from omnigraph.pipeline.submission import is_submitted
+from omnigraph.pipeline.spark_settings import is_submitted
 from omnigraph.query.engine_choice import SparkState
 
 

@@ -1,4 +1,7 @@
-"""The settings of every Spark we start: quiet logs, Arrow, no web page, times in UTC."""
+"""The settings of every Spark we start: quiet logs, Arrow, no web page, times in UTC.
+
+A process that `spark-submit` has started has a JVM already, with settings of the user.
+"""
 
 from __future__ import annotations
 
@@ -95,3 +98,19 @@ def _log_settings(folder: Path) -> Path:
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         write_atomically(file, text)
     return file
+
+
+_GATEWAY = "PYSPARK_GATEWAY_PORT"
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` started this process, on this machine or in a container of a cluster."""
+    return _GATEWAY in os.environ
+
+
+def submitted_settings() -> dict[str, str]:
+    """Return the settings of the command, of the cluster and of `spark-defaults.conf`."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()  # noqa: SLF001 - without it the JVM is not asked
+    return dict(SparkConf().getAll())

@@ -18,7 +18,7 @@ No code above this package knows Lance or an object store. Read in this order:
     locks.py                       branch locks: record_lock.py on a folder, lease.py in a bucket
     column_types.py                columns that a table stores in another type than rows are read in
     durability.py, checksums.py    partly written files and syncing; damaged files
-    lance_errors.py, failures.py   typed errors for failures of Lance and of the store
+    failures.py                    typed errors for failures of Lance and of the store
     scratch.py                     temporary folders and scratch files of one operation
     cache_budget.py, concurrency.py   how much memory reads keep, how many threads a write uses
     input_files.py, input_tables.py              files and Lance tables of users, read only

@@ -22,7 +22,7 @@ from lance import LanceDataset
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.checksums import Checksum, Checksums
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.version_files import FOLDER, version_of

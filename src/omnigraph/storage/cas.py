@@ -15,7 +15,7 @@ from lance.fragment import LanceFragment, write_fragments
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.durability import require_complete_deletion_files, require_complete_files
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.staging import new_uuid, write_options
 from omnigraph.storage.tables import Table, cast_rows
 

@@ -23,7 +23,7 @@ from lance import LanceOperation as Op
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.durability import new_index_files
-from omnigraph.storage.lance_errors import LANCE_RAISES
+from omnigraph.storage.failures import LANCE_RAISES
 from omnigraph.storage.version_files import version_file
 
 FOLDER = "__checksums"

@@ -21,7 +21,7 @@ _LIST: Final = pa.list_(STORED_DATETIME).id
 
 _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 
-# As `engine/rows/predicate_sql.py` writes a moment. In a text the quotes would be doubled, so no text is hit.
+# As `engine/rows/predicate.py` writes a moment. In a text the quotes would be doubled, so no text is hit.
 _MOMENT = re.compile(
     r"""(arrow_cast\((?:-?\d+|arrow_cast\('-?\d+', 'Int64'\)), )'Timestamp\(ms, "UTC"\)'(?=\))"""
 )

@@ -12,8 +12,8 @@ import pyarrow as pa
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.column_types import to_logical
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.fragments import Fragment
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.tables import Table
 
 CREATED_AT = "_row_created_at_version"

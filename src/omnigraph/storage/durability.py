@@ -19,8 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from omnigraph import errors
-from omnigraph.storage.failures import wrap_os_errors
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure, wrap_os_errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.version_files import hint_file, version_file
 

@@ -1,4 +1,9 @@
-"""The one place where a failure of the file system or the object store gets its class and remedy."""
+"""The one place where a failure of Lance, of the file system or of an object store gets its class and remedy.
+
+Lance raises builtin exceptions whose texts end with a place in its own source. Each text we depend on is
+listed here once, and tests provoke those that are Lance's own, so a release that rewords one turns red
+there and not in a graph.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,11 @@ import errno
 import re
 from enum import StrEnum
 
+import pyarrow as pa
+from lance.commit import CommitConflictError
+
 from omnigraph import errors
+from omnigraph.errors import StorageFailure
 
 
 class FailureKind(StrEnum):
@@ -89,7 +98,7 @@ _SERVER_BUSY = ("status 5", "status: 5", "SlowDown", "ServiceUnavailable", "Inte
 _S3_ANSWER = re.compile(r"<Code>(?P<code>\w+)</Code>\s*<Message>(?P<message>[^<]*)</Message>")
 
 
-def classify(failure: BaseException, *, linking: bool = False) -> _Verdict:
+def classify_store_error(failure: BaseException, *, linking: bool = False) -> _Verdict:
     """The class of a failure and what to do about it; `linking` says that a hard link was being made."""
     if linking and isinstance(failure, OSError) and failure.errno in _NO_HARD_LINKS:
         return FailureKind.CONFIGURATION, _HARD_LINKS
@@ -112,19 +121,19 @@ def classify(failure: BaseException, *, linking: bool = False) -> _Verdict:
 
 def is_absent(failure: BaseException) -> bool:
     """True only when the failure proves that the object is not there."""
-    return classify(failure)[0] is FailureKind.NOT_FOUND
+    return classify_store_error(failure)[0] is FailureKind.NOT_FOUND
 
 
 def is_precondition(failure: BaseException) -> bool:
     """True only when the failure proves that a condition of a put did not hold."""
-    return classify(failure)[0] is FailureKind.PRECONDITION
+    return classify_store_error(failure)[0] is FailureKind.PRECONDITION
 
 
 def storage_failure(
     failure: BaseException, doing: str, uri: str, *, linking: bool = False
 ) -> errors.StorageFailure:
     """The typed error for a failure met while `doing` something to `uri`."""
-    kind, remedy = classify(failure, linking=linking)
+    kind, remedy = classify_store_error(failure, linking=linking)
     return errors.StorageFailure(
         f"cannot {doing} '{uri}': {_describe_reason(failure)}", kind=kind, uri=uri, remedy=remedy
     )
@@ -161,3 +170,203 @@ def _describe_reason(failure: BaseException) -> str:
         return f"{answer['message'].rstrip('.')} ({answer['code']})"
     # The S3 client appends its internal structures after an empty line.
     return text.split("\n\n", 1)[0].strip() or type(failure).__name__
+
+
+class TableFailureKind(StrEnum):
+    """The `kind` of a `StorageFailure` that came from a table."""
+
+    CONTENTION = "Contention"
+    """A one-shot write lost the race; nothing of it is stored."""
+    CONFLICT = "Conflict"
+    """A staged change no longer fits the table; nothing of it is visible."""
+    MOVED = "Moved"
+    """The table's newest version is not the one the change was staged on."""
+    DISPLACED = "Displaced"
+    """The change is in the table, but not at the version right after the one it was staged on."""
+    UNDECIDED = "Undecided"
+    """It is unknown whether the change landed, or it may still land."""
+    NOT_FOUND = "NotFound"
+    """The table, version or fork is not there."""
+    RECLAIMED = "Reclaimed"
+    """An open version lost a file: it was collected, or the graph is damaged."""
+    INDEX_LOST = "IndexLost"
+    """The files of an index are missing; the rows are whole, and can be read without it."""
+    EXISTS = "AlreadyExists"
+    """The table or fork is there already."""
+    RESIDUE = "Residue"
+    """A fork's files are there without the fork: its creation was interrupted."""
+    IN_USE = "InUse"
+    """A fork has forks of its own."""
+    INVALID = "Invalid"
+    """A column, predicate, value or name does not fit the table."""
+    DUPLICATE_KEYS = "DuplicateKeys"
+    """Two rows of one change have the same key."""
+    TRANSIENT = "Transient"
+    """The store did not answer, or has no space."""
+    CONFIGURATION = "Configuration"
+    """The place or the right to use it is not what the operation needs."""
+    FOREIGN = "ForeignBase"
+    """A fork names files of something that is not its table; they are not read."""
+    UNKNOWN = "Unknown"
+
+
+# What Lance and the libraries below it raise; anything else is not theirs and passes unchanged.
+LANCE_RAISES = (OSError, ValueError, TypeError, KeyError, RuntimeError, pa.ArrowException)
+
+_PANIC = "PanicException"
+"""Every library built with PyO3 has a class of this name of its own, and none can be imported."""
+
+# The first text found in the message decides, so the narrower text stands before the wider one.
+_TEXTS: tuple[tuple[str, TableFailureKind], ...] = (
+    ("Too many concurrent writers", TableFailureKind.CONTENTION),
+    ("Retryable commit conflict", TableFailureKind.CONFLICT),
+    ("Incompatible transaction", TableFailureKind.CONFLICT),
+    ("Commit conflict for version", TableFailureKind.CONFLICT),
+    ("Ambiguous merge inserts", TableFailureKind.DUPLICATE_KEYS),
+    ("Append with different schema", TableFailureKind.INVALID),
+    ("Dataset already exists", TableFailureKind.EXISTS),
+    ("_versions/0.manifest was not found", TableFailureKind.EXISTS),
+    ("Clone operation should not enter build_manifest", TableFailureKind.EXISTS),
+    ("versions, can not delete", TableFailureKind.IN_USE),
+    ("Ref conflict error", TableFailureKind.EXISTS),
+    ("Ref is invalid", TableFailureKind.INVALID),
+    ("Ref not found error", TableFailureKind.NOT_FOUND),
+    ("Permission denied", TableFailureKind.CONFIGURATION),
+    ("AccessDenied", TableFailureKind.CONFIGURATION),
+    ("403 Forbidden", TableFailureKind.CONFIGURATION),
+    ("InvalidAccessKeyId", TableFailureKind.CONFIGURATION),
+    ("SignatureDoesNotMatch", TableFailureKind.CONFIGURATION),
+    ("NoSuchBucket", TableFailureKind.CONFIGURATION),
+    ("No space left on device", TableFailureKind.TRANSIENT),
+    ("Disk quota exceeded", TableFailureKind.TRANSIENT),
+    ("File too large", TableFailureKind.TRANSIENT),
+    ("Read-only file system", TableFailureKind.CONFIGURATION),
+    ("error sending request", TableFailureKind.TRANSIENT),
+    ("operation timed out", TableFailureKind.TRANSIENT),
+    ("SlowDown", TableFailureKind.TRANSIENT),
+    ("500 Internal Server Error", TableFailureKind.TRANSIENT),
+    ("502 Bad Gateway", TableFailureKind.TRANSIENT),
+    ("503 Service Unavailable", TableFailureKind.TRANSIENT),
+    ("504 Gateway Timeout", TableFailureKind.TRANSIENT),
+    ("429 Too Many Requests", TableFailureKind.TRANSIENT),
+    ("error decoding response body", TableFailureKind.TRANSIENT),
+    ("request or response body error", TableFailureKind.TRANSIENT),
+    ("onnection reset", TableFailureKind.TRANSIENT),
+    ("onnection closed", TableFailureKind.TRANSIENT),
+    ("Too many open files", TableFailureKind.TRANSIENT),
+    ("Cannot allocate memory", TableFailureKind.TRANSIENT),
+    ("Stale file handle", TableFailureKind.TRANSIENT),
+    # Only a store's own answer proves absence, so the cause decides and not the sentence around it.
+    ("was not found: Not found:", TableFailureKind.NOT_FOUND),
+    ("Not found:", TableFailureKind.RECLAIMED),
+)
+
+_REMEDIES: dict[TableFailureKind, str] = {
+    TableFailureKind.CONTENTION: "read again and retry the write",
+    TableFailureKind.CONFLICT: "read again and retry the write",
+    TableFailureKind.MOVED: "read again and retry the write",
+    TableFailureKind.UNDECIDED: "make the store reachable, then check if the write landed before a retry",
+    TableFailureKind.RECLAIMED: "read the newest version; if that fails too, the graph is damaged",
+    TableFailureKind.INDEX_LOST: "optimize the branch: it rebuilds the index",
+    TableFailureKind.RESIDUE: "retry; the next writer of the branch removes what is left",
+    TableFailureKind.IN_USE: "delete the dependent branches first",
+    TableFailureKind.FOREIGN: "restore the branch from a backup, or delete it",
+    TableFailureKind.CONFIGURATION: "check the credentials and permissions for this place",
+    TableFailureKind.TRANSIENT: "make the store reachable and see that it has space, then try again",
+}
+
+# Where Lance's own words mislead or describe its internals.
+_REASONS: dict[TableFailureKind, str] = {
+    TableFailureKind.CONTENTION: "another writer was faster",
+    TableFailureKind.EXISTS: "it exists already",
+}
+
+_INTERRUPTED = "External error: KeyboardInterrupt"
+"""What is left of Ctrl-C that was pressed while Arrow waited for rows of Lance."""
+
+_INDEX_FILE = re.compile(r"/_indices/[0-9a-f]{8}-[0-9a-f-]{27}/")
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+_SOURCE_PLACE = re.compile(r",?\s+\S+\.rs:\d+:\d+")
+
+
+def classify_lance_error(error: BaseException) -> TableFailureKind:
+    """Which trouble an exception of Lance stands for."""
+    trouble, text = _classify_message(error), str(error)
+    return (
+        TableFailureKind.INDEX_LOST
+        if trouble == TableFailureKind.RECLAIMED and _INDEX_FILE.search(text)
+        else trouble
+    )
+
+
+def _classify_message(error: BaseException) -> TableFailureKind:
+    text = str(error)
+    if text.startswith("Invalid user input"):
+        # What follows quotes the user and may hold any of the texts below.
+        return TableFailureKind.INVALID
+    for part, trouble in _TEXTS:
+        if part in text:
+            return trouble
+    if "404 Not Found" in text:
+        # A bucket's answer; about the description of a version, or about a file the version needs.
+        return TableFailureKind.NOT_FOUND if "was not found: " in text else TableFailureKind.RECLAIMED
+    if isinstance(error, CommitConflictError):
+        return TableFailureKind.CONFLICT
+    if isinstance(error, PermissionError):
+        return TableFailureKind.CONFIGURATION
+    if isinstance(error, pa.ArrowInvalid):
+        return TableFailureKind.INVALID
+    return TableFailureKind.UNKNOWN
+
+
+def system_error(error: BaseException | None) -> int | None:
+    """Return the errno of the operating system behind any exception, if there is one."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    found = _SYSTEM_ERROR.search(str(error))
+    return int(found[1]) if found else None
+
+
+def table_failure(trouble: TableFailureKind, operation: str, uri: str, reason: str) -> StorageFailure:
+    """The typed error for one trouble with one table."""
+    return StorageFailure(
+        f"table '{uri}': {operation.replace('_', ' ')} failed: {reason}",
+        kind=trouble,
+        uri=uri,
+        remedy=_REMEDIES.get(trouble),
+    )
+
+
+class wrap_lance_errors:  # noqa: N801 - a block; a generator would be too slow for every read and write
+    """Raises Lance's errors as `StorageFailure` with a `TableFailureKind`, and Ctrl-C as itself."""
+
+    __slots__ = ("_operation", "_uri")
+
+    def __init__(self, operation: str, uri: str) -> None:
+        self._operation = operation
+        self._uri = uri
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if not isinstance(error, LANCE_RAISES):
+            if error is None or type(error).__name__ != _PANIC:
+                return
+            # Lance panicked. Its class is no `Exception`, so handlers of failures would miss it.
+            reason = f"Lance broke off: {_strip_source_location(error)}"
+            raise table_failure(TableFailureKind.UNKNOWN, self._operation, self._uri, reason) from error
+        if str(error).startswith(_INTERRUPTED):
+            raise KeyboardInterrupt from error
+        trouble = classify_lance_error(error)
+        reason = _REASONS.get(trouble) or _strip_source_location(error)
+        raise table_failure(trouble, self._operation, self._uri, reason) from error
+
+
+def _strip_source_location(error: BaseException) -> str:
+    return _SOURCE_PLACE.sub("", str(error))
+
+
+def is_missing_transaction(error: BaseException) -> bool:
+    """Whether Lance failed only to describe a transaction: its binding cannot build a rewritten index."""
+    return isinstance(error, TypeError) and "RewrittenIndex.__init__" in str(error)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.base_paths import fork_uri
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.references import (

@@ -17,9 +17,9 @@ from lance.file import LanceFileReader, LanceFileSession
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import wrap_lance_errors
 from omnigraph.storage.index_parts import BTREE
 from omnigraph.storage.indexes import list_segments
-from omnigraph.storage.lance_errors import wrap_lance_errors
 from omnigraph.storage.staging import Staged, build_transaction
 from omnigraph.storage.tables import Table, storage_options
 

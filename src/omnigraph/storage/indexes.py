@@ -13,6 +13,7 @@ from lance import Index, LanceOperation
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.index_parts import (
     BTREE,
     INVERTED,
@@ -24,7 +25,6 @@ from omnigraph.storage.index_parts import (
     prepare_part,
     split_part,
 )
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
 from omnigraph.storage.search import ANALYSER
 from omnigraph.storage.staging import Staged, build_transaction
 from omnigraph.storage.tables import Table, checkout_newest

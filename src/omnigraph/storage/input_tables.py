@@ -9,7 +9,7 @@ import pyarrow as pa
 from lance import LanceDataset
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.storage.lance_errors import wrap_lance_errors
+from omnigraph.storage.failures import wrap_lance_errors
 from omnigraph.storage.location import Location
 
 

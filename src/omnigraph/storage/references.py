@@ -15,7 +15,7 @@ import msgspec
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
 

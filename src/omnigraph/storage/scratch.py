@@ -22,7 +22,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.failures import FailureKind, classify, wrap_os_errors
+from omnigraph.storage.failures import FailureKind, classify_store_error, wrap_os_errors
 from omnigraph.storage.input_files import open_input
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore
@@ -55,7 +55,7 @@ def wrap_temporary_errors() -> Iterator[None]:
     try:
         yield
     except OSError as failure:
-        at, (kind, _) = tempfile.tempdir or "", classify(failure)
+        at, (kind, _) = tempfile.tempdir or "", classify_store_error(failure)
         place = f" in '{at}'" if at else ""
         raise StorageFailure(
             f"cannot write temporary files{place}: {failure.strerror or failure}",
@@ -153,7 +153,7 @@ def read_scratch(at: Location, begin: int, size: int) -> bytearray:
             filled += len(part)
     if filled < size:
         # Temporary folders are used by forked processes, too, where importing Lance warns.
-        from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+        from omnigraph.storage.failures import TableFailureKind, table_failure
 
         raise table_failure(
             TableFailureKind.TRANSIENT, "read", at.uri, f"only {filled} of {size} bytes are there"

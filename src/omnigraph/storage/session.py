@@ -22,7 +22,7 @@ from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.cache_budget import read_cache_budget
 from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.durability import Sync
-from omnigraph.storage.lance_errors import wrap_lance_errors
+from omnigraph.storage.failures import wrap_lance_errors
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer
 from omnigraph.storage.references import Incarnation

@@ -28,7 +28,7 @@ from lance.fragment import write_fragments
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.durability import require_complete_deletion_files, require_complete_files
-from omnigraph.storage.lance_errors import TableFailureKind, is_missing_transaction, table_failure
+from omnigraph.storage.failures import TableFailureKind, is_missing_transaction, table_failure
 from omnigraph.storage.tables import (
     PRIMARY_KEY,
     STORAGE_FORMAT,

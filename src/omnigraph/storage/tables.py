@@ -26,7 +26,12 @@ from omnigraph.storage.base_paths import find_moved_base, fork_uri, relocate, re
 from omnigraph.storage.checksums import Checksums, VersionChange
 from omnigraph.storage.column_types import logical_schema, stored_filter, stored_schema, to_logical, to_stored
 from omnigraph.storage.durability import Sync, require_complete_files, sync_version
-from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify, is_missing_transaction
+from omnigraph.storage.failures import (
+    LANCE_RAISES,
+    TableFailureKind,
+    classify_lance_error,
+    is_missing_transaction,
+)
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Observer
 from omnigraph.storage.references import Incarnation, read_incarnation
@@ -469,7 +474,7 @@ def _version_exists(native: LanceDataset, version: int) -> bool:
     except LANCE_RAISES as error:
         if is_missing_transaction(error):
             return True
-        if classify(error) == TableFailureKind.NOT_FOUND:
+        if classify_lance_error(error) == TableFailureKind.NOT_FOUND:
             return False
         raise
     return True

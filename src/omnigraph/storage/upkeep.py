@@ -19,9 +19,9 @@ from lance.optimize import Compaction, CompactionOptions, CompactionTask, Rewrit
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.durability import require_complete_files
+from omnigraph.storage.failures import LANCE_RAISES, TableFailureKind, classify_lance_error
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.index_files import find_misplaced_indexes
-from omnigraph.storage.lance_errors import LANCE_RAISES, TableFailureKind, classify
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.staging import Staged, build_transaction, commit_staged
 from omnigraph.storage.tables import Table, checkout_newest
@@ -253,7 +253,7 @@ def _transaction_files(native: Any) -> Iterator[str]:
     try:
         made = native.read_transaction(native.version)
     except LANCE_RAISES as error:
-        if classify(error) not in (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED):
+        if classify_lance_error(error) not in (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED):
             raise
         return  # it was removed before its version, which is too old to name it
     if made is not None:

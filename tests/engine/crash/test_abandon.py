@@ -10,8 +10,7 @@ import pytest
 
 from omnigraph import failpoints
 from omnigraph.engine.branches.manage import create_branch
-from omnigraph.engine.commit.recovery.abandon import abandon_record
-from omnigraph.engine.commit.recovery.forecast import forecast_recovery
+from omnigraph.engine.commit.recovery.forecast import abandon_record, forecast_recovery
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_graph

@@ -14,9 +14,8 @@ import omnigraph
 from omnigraph import failpoints
 from omnigraph.engine.branches.manage import create_branch, delete_branch
 from omnigraph.engine.commit.recovery import audit
-from omnigraph.engine.commit.recovery.abandon import abandon_record
 from omnigraph.engine.commit.recovery.damage import is_damage
-from omnigraph.engine.commit.recovery.forecast import forecast_recovery
+from omnigraph.engine.commit.recovery.forecast import abandon_record, forecast_recovery
 from omnigraph.engine.commit.recovery.sweep import RecordStatus, sweep
 from omnigraph.engine.graph.layout import table_path
 from omnigraph.engine.graph.manifest import MAIN
@@ -34,8 +33,7 @@ from omnigraph.errors import (
     UnsupportedFormat,
     WriterBusy,
 )
-from omnigraph.storage.failures import FailureKind, wrap_os_errors
-from omnigraph.storage.lance_errors import TableFailureKind, wrap_lance_errors
+from omnigraph.storage.failures import FailureKind, TableFailureKind, wrap_lance_errors, wrap_os_errors
 from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, UPDATE, interrupt, newcomer
 from tests.engine.crash.world import KNOWS, PERSON, change, make_graph, pending, require_settled
 

@@ -7,7 +7,7 @@ import pytest
 from omnigraph import failpoints
 from omnigraph.engine.branches.manage import create_branch
 from omnigraph.engine.commit.recovery import audit
-from omnigraph.engine.commit.recovery.abandon import abandon_record
+from omnigraph.engine.commit.recovery.forecast import abandon_record
 from omnigraph.engine.graph.layout import table_path
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph

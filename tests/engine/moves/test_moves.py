@@ -16,7 +16,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import StorageFailure
 from omnigraph.graph import Graph
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from tests.engine.moves.branching import (
     EDGES,

@@ -38,8 +38,8 @@ from omnigraph.errors import (
     StorageFailure,
     WriterBusy,
 )
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.forks import list_with_ancestors
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Fork, Incarnation, Survey, damaged_reference_error
 from omnigraph.storage.tables import Table

@@ -31,7 +31,7 @@ from omnigraph.engine.changes.table_side import (
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.delta import CREATED_AT, Delta
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.tables import Table
 
 LEFT, RIGHT = "left", "right"

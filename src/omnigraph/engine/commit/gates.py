@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omnigraph.engine.commit.plan import AdoptVersion, CommitPlan, CreateTable, make_base
+from omnigraph.engine.commit.plan import AdoptVersion, CommitPlan, CreateTable, is_first_touch, make_base
 from omnigraph.engine.commit.recovery.drift import resolve_drift
 from omnigraph.engine.commit.recovery.sweep import recover_branch
 from omnigraph.engine.graph.coordinator import LoadedBranch
-from omnigraph.engine.graph.manifest import MAIN, TableEntry
+from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.schema_files import read_schema_hash
 from omnigraph.errors import (
@@ -18,7 +18,7 @@ from omnigraph.errors import (
     StorageFailure,
     TableVersionConflict,
 )
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import read_transaction
 
@@ -34,11 +34,6 @@ class BaseMoved(Exception):
         super().__init__(str(conflict))
         self.conflict = conflict
         self.by_rival = by_rival
-
-
-def is_first_touch(plan: CommitPlan, entry: TableEntry) -> bool:
-    """Whether the branch has no fork of the table yet: it then inherits another branch's version."""
-    return plan.branch not in (MAIN, entry.owner)
 
 
 def check_gates(graph: OpenGraph, plan: CommitPlan, held: HeldLocks) -> tuple[CommitPlan, LoadedBranch]:

@@ -14,7 +14,7 @@ from omnigraph.engine.commit.recovery.removals import TableRemoval
 from omnigraph.engine.commit.recovery.sidecar import WriterKind
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.lineage import Commit
-from omnigraph.engine.graph.manifest import TableEntry
+from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.schema_files import SchemaFiles
 from omnigraph.engine.upkeep.table_rewrite import RewriteTable
@@ -234,3 +234,8 @@ def new_plan(
         message=message,
         operation=operation or OPERATIONS[kind],
     )
+
+
+def is_first_touch(plan: CommitPlan, entry: TableEntry) -> bool:
+    """Whether the branch has no fork of the table yet: it then inherits another branch's version."""
+    return plan.branch not in (MAIN, entry.owner)

@@ -23,8 +23,12 @@ import msgspec
 from omnigraph import ctrl_c, failpoints
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.effects import (
+    PreparedStep,
+    build_record,
+    complete_record,
     create_table,
     moving_tables,
+    prepare,
     stage_over_leftover,
     stage_step,
     steps_of,
@@ -32,7 +36,6 @@ from omnigraph.engine.commit.effects import (
 )
 from omnigraph.engine.commit.gates import BaseMoved, check_gates
 from omnigraph.engine.commit.plan import BuildIndexes, CommitPlan, CreateTable, Effect, ReplaceRows
-from omnigraph.engine.commit.plan_record import PreparedStep, build_record, complete_record, prepare
 from omnigraph.engine.commit.recovery import sidecar
 from omnigraph.engine.commit.recovery.removals import DataRemoval, store_removal
 from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
@@ -57,7 +60,7 @@ from omnigraph.errors import (
 )
 from omnigraph.phases import in_phase
 from omnigraph.storage.concurrency import run_per_table
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import Counts, Staged, commit_staged
 from omnigraph.storage.tables import Table

@@ -41,8 +41,7 @@ from omnigraph.errors import (
 )
 from omnigraph.progress import stage
 from omnigraph.storage.base_paths import MalformedVersion, relocate_file
-from omnigraph.storage.failures import not_found
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind, not_found
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.objects import ObjectStore, Observer

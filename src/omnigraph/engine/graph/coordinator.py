@@ -31,8 +31,8 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
 from omnigraph.engine.graph.state_cache import MIN_FRAGMENTS, read_cached_state, write_cached_state
 from omnigraph.errors import BranchNotFound, GraphNotFound, ReadSetChanged, StorageFailure
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.fragments import list_data_file_names
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.tables import Table
 from omnigraph.storage.upkeep import VersionRun

@@ -17,7 +17,7 @@ from omnigraph.engine.graph.lineage import Commit, find_head
 from omnigraph.engine.graph.manifest import KEY, MAIN, Records
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import CorruptGraph, StorageFailure
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.references import Fork, fork_time
 from omnigraph.storage.tables import Table

@@ -25,7 +25,7 @@ from omnigraph.engine.graph.manifest import KEY, MAIN, STAMP, encode
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import PublishContention, StorageFailure, UnsupportedFormat
 from omnigraph.storage.cas import merge_rows
-from omnigraph.storage.lance_errors import TableFailureKind, table_failure
+from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import Staged, commit_staged, stage_primary_key, stage_schema_metadata
 from omnigraph.storage.tables import Table

@@ -47,7 +47,7 @@ from omnigraph.errors import (
 from omnigraph.lang.dates import format_datetime
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.stores import require_safe_writes
 from omnigraph.storage.tables import Table

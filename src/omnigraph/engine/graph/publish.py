@@ -28,7 +28,7 @@ from omnigraph.errors import (
     TableVersionConflict,
 )
 from omnigraph.storage.cas import SwapResult, find_row, merge_rows, replace_row
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.references import Incarnation
 
 RETRY_BUDGET = 5

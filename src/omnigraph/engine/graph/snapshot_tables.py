@@ -18,7 +18,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.storage.blobs import is_blob
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.tables import Table
 
 _GONE = (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED)

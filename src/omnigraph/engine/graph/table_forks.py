@@ -31,8 +31,8 @@ from omnigraph.errors import (
     Unavailable,
     WriterBusy,
 )
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.forks import fork_folder, list_with_ancestors, sort_innermost_first
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.tables import Table, Tables

@@ -39,7 +39,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.lang.values import shorten_legibly
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import commit_staged, stage_config

@@ -34,6 +34,7 @@ from omnigraph.errors import BadRequest, CompileError, OmnigraphError, StorageFa
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import TypeKind
 from omnigraph.progress import stage
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.forks import fork_folder
 from omnigraph.storage.fragments import list_fragments
 from omnigraph.storage.index_parts import BuildParts
@@ -44,7 +45,6 @@ from omnigraph.storage.indexes import (
     read_coverage,
     stage_extensions,
 )
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import Staged, commit_staged

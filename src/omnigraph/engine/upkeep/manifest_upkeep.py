@@ -17,8 +17,8 @@ from omnigraph.engine.graph.coordinator import Coordinator, LoadedBranch
 from omnigraph.engine.graph.publish import Publication
 from omnigraph.engine.upkeep.table_rewrite import find_newest_run
 from omnigraph.errors import BadRequest, OmnigraphError, StorageFailure
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.fragments import list_fragments
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table
 from omnigraph.storage.upkeep import (

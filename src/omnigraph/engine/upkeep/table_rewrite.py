@@ -9,6 +9,7 @@ from omnigraph import failpoints
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.upkeep.index_catch_up import LaggingIndex, plan_catch_up
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.index_parts import BuildParts
 from omnigraph.storage.indexes import (
@@ -19,7 +20,6 @@ from omnigraph.storage.indexes import (
     plan_rebuilds,
     stage_buildable,
 )
-from omnigraph.storage.lance_errors import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import commit_staged
 from omnigraph.storage.tables import Table

@@ -9,7 +9,7 @@ To read in this order:
     damage.py                      which failures are permanent, and which are temporary
     actions.py                     roll forward, or roll back
     audit.py                       the table of recoveries
-    forecast.py                    what a recovery would do; abandon.py: give up a record by hand
+    forecast.py                    what a recovery would do; abandon a record that it cannot finish
     removals.py                    data that a schema change removes after its commit
     drift.py                       table versions that no record explains
 """

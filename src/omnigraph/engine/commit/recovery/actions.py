@@ -59,7 +59,7 @@ from omnigraph.errors import (
     TableVersionConflict,
 )
 from omnigraph.phases import RECOVERED, in_phase
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.staging import TransactionInfo, commit_staged, read_transaction, stage_restore
 from omnigraph.storage.tables import Table

@@ -14,7 +14,7 @@ from omnigraph.engine.commit.recovery.damage import is_damage
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.cas import merge_rows
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.tables import Table
 
 RecoveryKind = Literal["RolledForward", "RolledBack", "OrphanedBranchDiscarded"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import errno
 
 from omnigraph.errors import CorruptGraph, OmnigraphError, RecoveryRequired, StorageFailure
-from omnigraph.storage.failures import FailureKind
-from omnigraph.storage.lance_errors import TableFailureKind, system_error
+from omnigraph.storage.failures import FailureKind, TableFailureKind, system_error
 
 _PASSING: frozenset[str] = frozenset(
     {

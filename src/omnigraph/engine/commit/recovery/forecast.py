@@ -1,6 +1,7 @@
-"""Forecast what a recovery would do about each recorded write, without doing it.
+"""Forecast what a recovery would do about each recorded write, without doing it; abandon what it cannot.
 
-It takes no lock, but checks those that a recovery would take: a branch whose lock is taken is being written.
+A forecast takes no lock, but checks those that a recovery would take: a branch whose lock is taken is being
+written. Once a record is abandoned, its branch can be written to again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from omnigraph.engine.commit.recovery.verdict import (
 )
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import Conflict, NotFound, OmnigraphError
 from omnigraph.storage.locks import HeldLocks
 
 FINISH = "finish it"
@@ -212,3 +213,38 @@ def _state(one: TableJudgement) -> str:
         behind = one.observed.head < one.observed.pinned
         return "older than what the branch shows" if behind else "changed by something else after the write"
     return _REACHED[one.progress]
+
+
+SUFFIX = ".abandoned"
+"""The suffix of an abandoned record: it is ignored, and a person can still read it."""
+
+
+def abandon_record(graph: OpenGraph, operation_id: str) -> RecoveryForecast:
+    """Rename the record of an operation; its changes to tables stay, and `repair` judges them.
+
+    Refused while recovery can finish or undo the operation.
+    """
+    root = graph.root
+    known = _found(graph, operation_id)
+    # A record of an unknown branch blocks all writers, so all branches are locked.
+    with root.locks.hold([known.branch] if known.branch else graph.branch_names()) as held:
+        found = _found(graph, operation_id, held)
+        if not found.stuck:
+            raise Conflict(
+                f"operation '{operation_id}' can be recovered: `omnigraph recover` would {found.would}",
+                remedy="run that, or simply write to the branch",
+            )
+        held.require()
+        place = sidecar.place(root, operation_id)
+        root.objects.rename_text(place, root.layout.recovery / f"{operation_id}{SUFFIX}")
+    return found
+
+
+def _found(graph: OpenGraph, operation_id: str, held: HeldLocks | None = None) -> RecoveryForecast:
+    for one in forecast_recovery(graph, held):
+        if one.operation_id == operation_id:
+            return one
+    raise NotFound(
+        f"there is no operation '{operation_id}' on record",
+        remedy="list them with `omnigraph recover --dry-run`",
+    )

@@ -26,7 +26,7 @@ from omnigraph.engine.graph.coordinator import Coordinator
 from omnigraph.engine.graph.manifest import ManifestState
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import BranchNotFound, CorruptGraph, RecoveryRequired, StorageFailure
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Fork

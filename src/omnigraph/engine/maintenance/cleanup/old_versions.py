@@ -16,7 +16,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.maintenance.cleanup.needed_versions import NeededVersions, OwnedTable
 from omnigraph.errors import Conflict, OmnigraphError, StorageFailure
-from omnigraph.storage.lance_errors import TableFailureKind
+from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.tables import Table
