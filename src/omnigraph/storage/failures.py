@@ -12,9 +12,7 @@ import re
 from enum import StrEnum
 
 import pyarrow as pa
-from lance.commit import CommitConflictError
 
-from omnigraph import errors
 from omnigraph.errors import StorageFailure
 
 
@@ -129,19 +127,17 @@ def is_precondition(failure: BaseException) -> bool:
     return classify_store_error(failure)[0] is FailureKind.PRECONDITION
 
 
-def storage_failure(
-    failure: BaseException, doing: str, uri: str, *, linking: bool = False
-) -> errors.StorageFailure:
+def storage_failure(failure: BaseException, doing: str, uri: str, *, linking: bool = False) -> StorageFailure:
     """The typed error for a failure met while `doing` something to `uri`."""
     kind, remedy = classify_store_error(failure, linking=linking)
-    return errors.StorageFailure(
+    return StorageFailure(
         f"cannot {doing} '{uri}': {_describe_reason(failure)}", kind=kind, uri=uri, remedy=remedy
     )
 
 
-def not_found(uri: str) -> errors.StorageFailure:
+def not_found(uri: str) -> StorageFailure:
     """The typed error for an object that is not there."""
-    return errors.StorageFailure(f"'{uri}' does not exist", kind=FailureKind.NOT_FOUND, uri=uri)
+    return StorageFailure(f"'{uri}' does not exist", kind=FailureKind.NOT_FOUND, uri=uri)
 
 
 class wrap_os_errors:  # noqa: N801 - a block; not made of a generator, for there are many in every write
@@ -300,6 +296,9 @@ def classify_lance_error(error: BaseException) -> TableFailureKind:
 
 
 def _classify_message(error: BaseException) -> TableFailureKind:
+    # Not above: files and locks are used without Lance, which must not be loaded before a process forks.
+    from lance.commit import CommitConflictError
+
     text = str(error)
     if text.startswith("Invalid user input"):
         # What follows quotes the user and may hold any of the texts below.

@@ -76,7 +76,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
         "schema-apply-new-types",
     ),
     "engine/commit/protocol.py _CommitRun._publish: publish": _MUTATIONS,
-    "engine/embedding/fill.py _FillRun._land: commit_write": ("embed", "embed-first-touch"),
+    "engine/embedding/fill.py _FillRun._commit_vectors: commit_write": ("embed", "embed-first-touch"),
     "engine/upkeep/index_upkeep.py IndexRound.commit_segments: catch_up_text_indexes": ("completing-texts",),
     "engine/upkeep/index_upkeep.py IndexRound.commit_segments: commit_staged": (
         "extending-indexes",
@@ -135,7 +135,7 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "engine/commit/recovery/removals.py _remove: collect_with_files": ("schema-apply-hard-column",),
     "engine/commit/recovery/sweep.py _discard: publish": ("recover-orphan",),
     "engine/maintenance/repair.py _publish_drift: publish": ("repair",),
-    "engine/schema_apply/apply.py _attempt: commit": ("schema-apply", "schema-apply-metadata"),
+    "engine/schema_apply/apply.py _try_apply: commit": ("schema-apply", "schema-apply-metadata"),
     "engine/commit/schema_lock.py _take_lock: open_current_manifest": ("schema-apply",),
     "engine/upkeep/after_write.py _maintain_tables: repin": ("automatic-upkeep", "extending-indexes"),
     "engine/upkeep/manifest_upkeep.py _collect: collect_versions": ("collecting", "collecting-branch"),

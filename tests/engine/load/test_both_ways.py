@@ -298,7 +298,7 @@ def test_many_small_files_are_few_tasks_and_few_staged_files(tmp_path: Path) -> 
         staged.append(sum(1 for at in (tmp_path / "graph/__staging").rglob("*") if at.is_file()))
 
     with omnigraph.init(tmp_path / "graph", schema=SCHEMA) as graph:
-        with patch.object(LargeLoad, "_effects", _after(count_staged, LargeLoad._effects)):
+        with patch.object(LargeLoad, "_build_effects", _after(count_staged, LargeLoad._build_effects)):
             done = load(
                 graph._writing(), LoadRequest((folder,), Mode.APPEND), Author("main"), engine=lambda _: _HERE
             )

@@ -41,7 +41,9 @@ def test_records_and_mistakes_keep_their_lines(
 @pytest.mark.parametrize("record", [b"", b'{"type":"P","data":{"k":"a"}}\n'])
 def test_no_blank_line_is_decoded(line: bytes, record: bytes) -> None:
     data = (line * 500 + record) * 3 + line * 500
-    with patch.object(LineReader, "_closely", side_effect=AssertionError("a line was looked at closely")):
+    with patch.object(
+        LineReader, "_read_closely", side_effect=AssertionError("a line was looked at closely")
+    ):
         parsed = parse_split(Split("f", data), CATALOG)
     assert parsed.lines == 2000 + (3 if record else 0)
     assert sum(len(records.lines) for records in parsed.records) == (3 if record else 0)

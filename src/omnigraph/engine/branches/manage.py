@@ -82,11 +82,11 @@ def list_branches(graph: OpenGraph) -> list[BranchInfo]:
     """Return main, then the others by name; of one with a damaged reference only the name is known."""
     found = graph.root.forks.survey(graph.root.layout.manifest, refresh=not graph.read_only)
     infos = {name: BranchInfo(name, None, None, ()) for name in found.broken}
-    infos |= {name: _info(fork) for name, fork in found.forks.items()}
+    infos |= {name: _build_info(fork) for name, fork in found.forks.items()}
     return [_MAIN_INFO, *(infos[name] for name in sorted(infos) if name != SCHEMA_APPLY_LOCK)]
 
 
-def _info(fork: Fork) -> BranchInfo:
+def _build_info(fork: Fork) -> BranchInfo:
     return BranchInfo(fork.name, fork.parent or MAIN, fork.parent_version, fork.identity)
 
 
@@ -103,24 +103,24 @@ def create_branch(
     graph.permissions.require("branch_create", branch=source, target=new, actor=actor)
     _refuse_read_only(graph)
     finish_completed_writes(graph)
-    with _lock(root, "branch create", [source, *list_with_ancestors(new)], creating=[new]) as held:
+    with _lock_branches(root, "branch create", [source, *list_with_ancestors(new)], creating=[new]) as held:
         live = _list_live(graph, "branch create", held)
         _refuse_taken(new, live.names)
-        incarnation = _incarnation(root, source, live)
+        incarnation = _read_incarnation(root, source, live)
         begins_as = graph.load(source) if graph.coordinator(source).is_warm else None
         table = open_current_manifest(root, source, held, begins_as.table if begins_as else None)
         if has_fork_files(root, root.layout.manifest, new):
             # A creation or deletion that was interrupted: there is no reference, and we hold the lock.
             held.require()
             root.forks.remove_residue(root.layout.manifest, new)
-        made, manifest = _make(root, held, table, incarnation, new)
+        made, manifest = _create_fork(root, held, table, incarnation, new)
         graph.forget(new)
         _take_back_during_schema_apply(root, new)
         if manifest is not None and begins_as is not None and table is begins_as.table:
             # It has the rows of its source, so they need not be read again.
             graph.coordinator(new).adopt(replace(begins_as, table=manifest, identity=made.identity))
         failpoints.reach(failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
-    return _info(made)
+    return _build_info(made)
 
 
 def _refuse_taken(name: str, live: Collection[str]) -> None:
@@ -135,7 +135,7 @@ def _refuse_taken(name: str, live: Collection[str]) -> None:
             )
 
 
-def _incarnation(root: Root, branch: str, live: Survey) -> Incarnation:
+def _read_incarnation(root: Root, branch: str, live: Survey) -> Incarnation:
     if branch == MAIN:
         return ()
     if branch in live.broken:
@@ -145,7 +145,7 @@ def _incarnation(root: Root, branch: str, live: Survey) -> Incarnation:
     return live.forks[branch].identity
 
 
-def _make(
+def _create_fork(
     root: Root, held: HeldLocks, source: Table, incarnation: Incarnation, name: str
 ) -> tuple[Fork, Table | None]:
     """Create the branch; its manifest is None when another writer may have created it."""
@@ -190,15 +190,15 @@ def delete_branch(
 ) -> None:
     """Delete a branch that nothing else depends on; `active` is the one the caller works on."""
     graph.permissions.require("branch_delete", target=parse_branch_name(name), actor=actor)
-    _delete(graph, name, active, lambda: True)
+    _delete_branch(graph, name, active, lambda: True)
 
 
 def undo_create(graph: OpenGraph, name: str, wanted: Callable[[], bool]) -> None:
     """Delete a branch that was made for a write which failed; to make it was allowed, so to undo it is."""
-    _delete(graph, name, None, wanted)
+    _delete_branch(graph, name, None, wanted)
 
 
-def _delete(graph: OpenGraph, name: str, active: str | None, wanted: Callable[[], bool]) -> None:
+def _delete_branch(graph: OpenGraph, name: str, active: str | None, wanted: Callable[[], bool]) -> None:
     """Delete a branch.
 
     `wanted` is called under the lock and may cancel the delete. Once its reference is removed the branch is
@@ -215,7 +215,7 @@ def _delete(graph: OpenGraph, name: str, active: str | None, wanted: Callable[[]
             f"branch '{name}' cannot be deleted: it is the active branch",
             remedy="switch to another one first",
         )
-    with _lock(root, "branch delete", list_with_ancestors(name)) as held:
+    with _lock_branches(root, "branch delete", list_with_ancestors(name)) as held:
         live = _list_live(graph, "branch delete", held)
         if name not in live.names:
             raise BranchNotFound(name)
@@ -253,14 +253,14 @@ def _refuse_depended_on(graph: OpenGraph, name: str, live: Survey) -> None:
     from none; it is read because that costs the same with any number, and to lose one of its tables would be
     the worst.
     """
-    dependants = _descendants(name, live)
+    dependants = _list_descendants(name, live)
     if any(entry.owner == name for entry in graph.load(MAIN).state.entries().values()):
         dependants.add(MAIN)
     if dependants:
         raise BranchInUse(name, sorted(dependants))
 
 
-def _descendants(name: str, live: Survey) -> set[str]:
+def _list_descendants(name: str, live: Survey) -> set[str]:
     """The branches that were made from one, directly or not.
 
     By its name for its children, also where its own reference is damaged; by its incarnation for those whose
@@ -325,7 +325,9 @@ def _refuse_read_only(graph: OpenGraph) -> None:
         raise BadRequest(f"'{graph.root.uri}' is open read-only", remedy="open it for writing")
 
 
-def _lock(root: Root, operation: str, branches: list[str], creating: Sequence[str] = ()) -> HeldLocks:
+def _lock_branches(
+    root: Root, operation: str, branches: list[str], creating: Sequence[str] = ()
+) -> HeldLocks:
     from omnigraph.engine.commit import schema_lock
 
     try:
@@ -333,24 +335,24 @@ def _lock(root: Root, operation: str, branches: list[str], creating: Sequence[st
     except WriterBusy as busy:
         if schema_lock.find_lock(root) is None:
             raise
-        raise _blocked(operation) from busy
+        raise _blocked_error(operation) from busy
 
 
 def _list_live(graph: OpenGraph, operation: str, held: HeldLocks) -> Survey:
     """The references of all branches but main; refused while a schema apply runs."""
     from omnigraph.engine.commit import schema_lock
 
-    live = _survey(graph.root)
+    live = _survey_branches(graph.root)
     if SCHEMA_APPLY_LOCK not in live.names:
         return live
     if MAIN in held.branches:
         schema_lock.recover_stale_lock(graph, held)
     elif not schema_lock.recover_stale_lock_if_free(graph):
-        raise _blocked(operation)
-    return _survey(graph.root)
+        raise _blocked_error(operation)
+    return _survey_branches(graph.root)
 
 
-def _survey(root: Root) -> Survey:
+def _survey_branches(root: Root) -> Survey:
     return root.forks.survey(root.layout.manifest, refresh=True)
 
 
@@ -360,10 +362,10 @@ def _take_back_during_schema_apply(root: Root, made: str) -> None:
 
     if schema_lock.find_lock(root) is not None:
         remove_fork(root, root.layout.manifest, made)
-        raise _blocked("branch create")
+        raise _blocked_error("branch create")
 
 
-def _blocked(operation: str) -> SchemaApplyBlocked:
+def _blocked_error(operation: str) -> SchemaApplyBlocked:
     return SchemaApplyBlocked(
         f"{operation} is unavailable while schema apply is in progress",
         remedy="try again when it is done",

@@ -73,17 +73,17 @@ def record_taken_commit(
     graph: OpenGraph, branch: str, identity: Incarnation, commit: Commit, taker: Incarnation
 ) -> None:
     """Record that a commit is about to be merged into another branch; called before the publish."""
-    owner = _owner(graph, branch, identity, commit)
+    owner = _find_owner(graph, branch, identity, commit)
     if owner:
-        folder = graph.root.layout.bases / f"{_TAKEN}{_incarnation(owner)}"
-        graph.root.objects.write_text_if_absent(folder / f"{commit.id}-{_incarnation(taker)}", "")
+        folder = graph.root.layout.bases / f"{_TAKEN}{_format_incarnation(owner)}"
+        graph.root.objects.write_text_if_absent(folder / f"{commit.id}-{_format_incarnation(taker)}", "")
 
 
-def _incarnation(identity: Incarnation) -> str:
+def _format_incarnation(identity: Incarnation) -> str:
     return identity[-1][1] if identity else MAIN
 
 
-def _owner(graph: OpenGraph, branch: str, identity: Incarnation, commit: Commit) -> Incarnation:
+def _find_owner(graph: OpenGraph, branch: str, identity: Incarnation, commit: Commit) -> Incarnation:
     """The branch that a commit was made on: this one, or one that it was made from; empty for main."""
     name: str | None = branch
     while name is not None and identity and name != commit.branch:
@@ -92,10 +92,12 @@ def _owner(graph: OpenGraph, branch: str, identity: Incarnation, commit: Commit)
     return identity
 
 
-def _takers(graph: OpenGraph, identity: Incarnation) -> dict[str, set[str]]:
+def _list_takers(graph: OpenGraph, identity: Incarnation) -> dict[str, set[str]]:
     """The commits that were taken from a branch, by the branch that took them."""
     found: dict[str, set[str]] = {}
-    for at in graph.root.objects.list_dir(graph.root.layout.bases / f"{_TAKEN}{_incarnation(identity)}"):
+    for at in graph.root.objects.list_dir(
+        graph.root.layout.bases / f"{_TAKEN}{_format_incarnation(identity)}"
+    ):
         commit, _, taker = at.name.partition("-")
         found.setdefault(taker, set()).add(commit)
     return found
@@ -116,17 +118,17 @@ def save_bases(graph: OpenGraph, branch: str, identity: Incarnation, others: Col
     if not others:
         objects.delete_prefix(layout.bases)
         return
-    notes = f"{_TAKEN}{_incarnation(identity)}"
+    notes = f"{_TAKEN}{_format_incarnation(identity)}"
     if notes not in folders:
         return
-    takers, state = _takers(graph, identity), graph.load(branch).state
+    takers, state = _list_takers(graph, identity), graph.load(branch).state
     chain = walk_first_parents(state.commits, state.head.id if state.head else None)
     own = [commit for commit in chain if commit.branch == branch]
     _note_origin(graph, branch, identity, state, own)
-    for commit in _shared(own, takers):
+    for commit in _find_shared_commits(own, takers):
         # Files without the last one, which completes them, are those of a process that died here.
         if commit.id not in folders or read_saved_base(graph, commit.id) is None:
-            _save(graph, branch, commit)
+            _save_base(graph, branch, commit)
     objects.delete_prefix(layout.bases / notes)
 
 
@@ -139,7 +141,7 @@ def _note_origin(
         record_taken_commit(graph, branch, identity, origin, identity)
 
 
-def _shared(own: list[Commit], takers: Mapping[str, set[str]]) -> Iterator[Commit]:
+def _find_shared_commits(own: list[Commit], takers: Mapping[str, set[str]]) -> Iterator[Commit]:
     """The commits that one branch took while another one took the same or a later one; newest first."""
     seen: set[str] = set()
     for commit in own:
@@ -149,7 +151,7 @@ def _shared(own: list[Commit], takers: Mapping[str, set[str]]) -> Iterator[Commi
         seen |= here
 
 
-def _save(graph: OpenGraph, branch: str, commit: Commit) -> None:
+def _save_base(graph: OpenGraph, branch: str, commit: Commit) -> None:
     try:
         snapshot = graph.snapshot(AtVersion(branch, commit.version))
         catalog = graph.catalog_at(snapshot)
@@ -169,16 +171,16 @@ def _save_table(
     entry = snapshot.entries[key]
     if entry.owner is None:
         return SavedTable(entry.path, entry.version, entry.row_count)
-    side = _side(graph, snapshot, key, catalog)
+    side = _open_side(graph, snapshot, key, catalog)
     version = _version_on_main(graph, side, entry)
-    before = _side(graph, _on_main(snapshot, key, entry.path, version), key, catalog)
+    before = _open_side(graph, _on_main(snapshot, key, entry.path, version), key, catalog)
     pairs = compare_sides(before, side)
     changed = pairs.table.filter(pairs.table.column(RIGHT).is_valid())
     deleted = pairs.table.filter(pairs.table.column(RIGHT).is_null()).select([ID])
     name, root = f"{fnv1a64(key)}", graph.root
     if changed.num_rows:
         schema = side.table.schema
-        rows = pa.RecordBatchReader.from_batches(schema, _batches(side, changed, schema))
+        rows = pa.RecordBatchReader.from_batches(schema, _read_batches(side, changed, schema))
         root.tables.create(place / name, schema, primary_key=ID, rows=rows)
     if deleted.num_rows:
         root.tables.create(place / f"{name}-deleted", _IDS, primary_key=ID, rows=deleted.cast(_IDS))
@@ -195,7 +197,7 @@ def _save_table(
 _IDS = pa.schema([pa.field(ID, pa.string(), nullable=False)])
 
 
-def _batches(side: TableSide, changed: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _read_batches(side: TableSide, changed: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for part in split_rows(changed, (side,), _AT_ONCE):
         rows = side.read_rows(row_ids(part, RIGHT))
         yield from to_writable(rows.select(schema.names), schema).to_batches()
@@ -216,7 +218,7 @@ def _on_main(snapshot: Snapshot, key: str, path: str, version: int) -> Snapshot:
     return Snapshot(MAIN, 0, snapshot.commit, {key: TableEntry(key, path, version, None, None)})
 
 
-def _side(graph: OpenGraph, snapshot: Snapshot, key: str, catalog: Catalog) -> TableSide:
+def _open_side(graph: OpenGraph, snapshot: Snapshot, key: str, catalog: Catalog) -> TableSide:
     found = TableSide.of(graph, snapshot, key, catalog)
     if found is None:
         raise HistoricalVersionReclaimed(key, snapshot.entries[key].version)
@@ -254,11 +256,11 @@ def open_saved_sides(
     if table is None:
         return None
     at = Snapshot(MAIN, 0, commit, {})
-    stored = _side(graph, _on_main(at, key, table.path, table.version), key, catalog)
+    stored = _open_side(graph, _on_main(at, key, table.path, table.version), key, catalog)
     places = [PLACES.empty_table()]
     changed = stored
     if table.changed is not None:
-        changed = _side(graph, _on_main(at, key, table.changed, 1), key, catalog)
+        changed = _open_side(graph, _on_main(at, key, table.changed, 1), key, catalog)
         places.append(changed.scan_places())
     if table.deleted is not None:
         gone = graph.root.tables.open(graph.root.layout.table(table.deleted), 1, branch=None)
@@ -292,7 +294,7 @@ def find_unneeded_bases(graph: OpenGraph, needed: Collection[str]) -> tuple[str,
 def remove_bases(graph: OpenGraph, commits: Iterable[str], living: Collection[Incarnation]) -> None:
     """Remove saved commits, and the records about deleted branches."""
     objects, layout = graph.root.objects, graph.root.layout
-    notes = {f"{_TAKEN}{_incarnation(identity)}" for identity in living}
+    notes = {f"{_TAKEN}{_format_incarnation(identity)}" for identity in living}
     stored = (name for name in objects.list_folders(layout.bases) if name.startswith(_TAKEN))
     for name in (*commits, *(one for one in stored if one not in notes)):
         objects.delete_prefix(layout.bases / name)

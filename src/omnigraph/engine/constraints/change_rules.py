@@ -98,7 +98,7 @@ def check_load(
         changes, found = _first_faults(state, mode, targets, stored)
         if not found:
             return LoadCheckResult(changes, dropped=tuple(dropped))
-        reported = tuple(faults.renumbered(_numbers(state, faults)) for faults in found)
+        reported = tuple(faults.renumbered(_row_numbers(state, faults)) for faults in found)
         if not skip_bad or any(faults.final for faults in found):
             return LoadCheckResult({}, reported, tuple(dropped))
         # Without these rows stored ones may count again that others relied on to go: start over.
@@ -125,7 +125,7 @@ def _first_faults(
     return changes, []
 
 
-def _numbers(state: Mapping[str, _RemainingRows], faults: Faults) -> Numbers:
+def _row_numbers(state: Mapping[str, _RemainingRows], faults: Faults) -> Numbers:
     kept = state.get(faults.target.key)
     return np.full(1, NO_ROW, np.int64) if kept is None or not len(kept.numbers) else kept.numbers
 

@@ -36,7 +36,7 @@ def format_columns(columns: Sequence[str]) -> str:
 
 def format_tuples(rows: pa.Table, target: TableType, columns: Sequence[str]) -> pa.Array:
     """The values of some columns as messages show them."""
-    parts = _parts(rows, target, columns)
+    parts = _key_columns(rows, target, columns)
     return parts[0] if len(parts) == 1 else join_texts("(", pc.binary_join_element_wise(*parts, ", "), ")")
 
 
@@ -83,10 +83,10 @@ def find_stored_holders(
 
 def tuple_texts(rows: pa.Table, target: TableType, columns: Sequence[str]) -> pa.Array:
     """One text per row that is equal for equal values; null when a value is null."""
-    return compose_ids(_parts(rows, target, columns))
+    return compose_ids(_key_columns(rows, target, columns))
 
 
-def _parts(rows: pa.Table, target: TableType, columns: Sequence[str]) -> list[pa.Array]:
+def _key_columns(rows: pa.Table, target: TableType, columns: Sequence[str]) -> list[pa.Array]:
     properties = target.owner.properties
     return [
         render_keys(
@@ -113,7 +113,7 @@ def find_repeated_keys(target: TableType, rows: pa.Table) -> Faults | None:
     if not target.identity:
         return None
     ids = rows.column(ID)
-    again = _repeats(first_rows(ids))
+    again = _rows_repeating(first_rows(ids))
     if not len(again):
         return None
     columns = tuple(sorted(target.identity))
@@ -144,10 +144,10 @@ def find_conflicting_ids(
         taken = is_among(ids, stored.existing(target.key, given)) & ~repeated
     # None tells that a stored row is in the way: what helps then is known to the error itself.
     found = ((np.flatnonzero(taken), None), (np.flatnonzero(again), _OWN_ID))
-    return tuple(_taken(target, ids, places, remedy) for places, remedy in found if len(places))
+    return tuple(_existing_ids(target, ids, places, remedy) for places, remedy in found if len(places))
 
 
-def _taken(target: TableType, ids: pa.ChunkedArray, found: Numbers, remedy: str | None) -> Faults:
+def _existing_ids(target: TableType, ids: pa.ChunkedArray, found: Numbers, remedy: str | None) -> Faults:
     own = ids.take(pa.array(found)).combine_chunks()
     reasons = join_texts(f"{target.kind} type '{target.name}' already has id '", own, "'")
     return Faults("key_conflict", target, found, own, reasons, remedy=remedy)
@@ -159,5 +159,5 @@ def keep_last_per_id(rows: pa.Table) -> Numbers:
     return np.flatnonzero(last == np.arange(len(last)))
 
 
-def _repeats(first: Numbers) -> Numbers:
+def _rows_repeating(first: Numbers) -> Numbers:
     return np.flatnonzero(first != np.arange(len(first)))

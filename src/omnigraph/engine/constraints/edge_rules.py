@@ -117,7 +117,7 @@ def find_cardinality_faults(change: TableChange, changes: Changes, stored: Store
     edge = cast(EdgeType, change.target.owner)
     if edge.cardinality == Cardinality():
         return
-    sources, counts = _counts(change, changes.get(table_key("node", edge.source)), stored)
+    sources, counts = _count_edges(change, changes.get(table_key("node", edge.source)), stored)
     low, high = edge.cardinality.minimum, edge.cardinality.maximum
     if high is not None and (counts > high).any():
         yield _find_excess_edges(change, sources, counts, high)
@@ -137,7 +137,9 @@ def find_count_faults(target: TableType, sources: pa.Array, counts: Numbers) -> 
         yield _without_row(target, sources.filter(pa.array(under)), counts[under], f"min {bounds.minimum}")
 
 
-def _counts(change: TableChange, nodes: TableChange | None, stored: StoredRows) -> tuple[pa.Array, Numbers]:
+def _count_edges(
+    change: TableChange, nodes: TableChange | None, stored: StoredRows
+) -> tuple[pa.Array, Numbers]:
     """The sources to look at and how many edges each has afterwards."""
     key, own = change.target.key, change.rows.column(SOURCE)
     if change.replaces:
@@ -173,7 +175,7 @@ def _find_excess_edges(change: TableChange, sources: pa.Array, counts: Numbers, 
         return _without_row(change.target, sources.filter(pa.array(over)), counts[over], f"max {high}")
     at = pa.array(found)
     totals = pa.array(counts[place[found]]).cast(pa.string())
-    reasons = _reasons(change.target, column.take(at), totals, f"max {high}")
+    reasons = _describe_counts(change.target, column.take(at), totals, f"max {high}")
     ids = change.ids.take(at).combine_chunks()
     return Faults("cardinality", change.target, found, ids, reasons, remedy=_REMEDY)
 
@@ -190,12 +192,12 @@ def _later_edges(place: Numbers) -> Numbers:
 
 def _without_row(target: TableType, sources: pa.Array, counts: Numbers, bound: str) -> Faults:
     rows = np.full(len(sources), NO_ROW, np.int64)
-    reasons = _reasons(target, sources, pa.array(counts).cast(pa.string()), bound)
+    reasons = _describe_counts(target, sources, pa.array(counts).cast(pa.string()), bound)
     nodes = table_key("node", cast(EdgeType, target.owner).source)
     return Faults("cardinality", target, rows, sources, reasons, final=True, remedy=_REMEDY, about=nodes)
 
 
-def _reasons(target: TableType, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:
+def _describe_counts(target: TableType, sources: pa.Array, totals: pa.Array, bound: str) -> pa.Array:
     where = f"@card violation on edge {target.name}: source '"
     return join_texts(where, sources, "' has ", totals, f" edges ({bound})")
 
@@ -243,7 +245,7 @@ def find_nodes_below_minimum(graph: OpenGraph, snapshot: Snapshot, edge: EdgeTyp
     count, examples = 0, _NO_EXAMPLES
     for bucket in range(buckets):
         few = _find_few_edges(
-            _column(nodes, ID, bucket, buckets), _column(edges, SOURCE, bucket, buckets), minimum
+            _read_bucket(nodes, ID, bucket, buckets), _read_bucket(edges, SOURCE, bucket, buckets), minimum
         )
         count += few.num_rows
         examples = pa.concat_tables([examples, few]).sort_by(ID).slice(0, EXAMPLES)
@@ -262,7 +264,7 @@ def _find_few_edges(ids: pa.ChunkedArray, sources: pa.ChunkedArray, minimum: int
     return found.filter(pc.less(numbers, minimum)).cast(_NO_EXAMPLES.schema)
 
 
-def _column(table: Table, name: str, bucket: int, buckets: int) -> pa.ChunkedArray:
+def _read_bucket(table: Table, name: str, bucket: int, buckets: int) -> pa.ChunkedArray:
     """The values of a column that belong to one bucket."""
     chunks = (batch.column(name) for batch in table.batches([name]))
     if buckets > 1:

@@ -101,17 +101,17 @@ def to_violations(found: Sequence[Faults], origins: Mapping[str, Origins]) -> It
     rows = np.concatenate([faults.rows for faults in found])
     group = np.repeat(np.arange(len(found)), [len(faults) for faults in found])
     within = np.concatenate([np.arange(len(faults)) for faults in found])
-    file, line = _places(found, origins)
+    file, line = _find_places(found, origins)
     ranks = np.concatenate([faults.ranks for faults in found])
     for it in np.lexsort((within, ranks, group, line, file, rows == NO_ROW)):
-        yield _violation(found[group[it]], int(within[it]), origins)
+        yield _build_violation(found[group[it]], int(within[it]), origins)
 
 
 def build_rejection(
     found: Sequence[Faults], origins: Mapping[str, Origins], limit: int, placed: Placed = iter
 ) -> LoadRejected | KeyConflict:
     """A load that cannot be: a conflict when the first fault is a stored id, else a list of violations."""
-    first = min(found, key=lambda faults: _rank(faults, origins))
+    first = min(found, key=lambda faults: _sort_key(faults, origins))
     counts = count_by_kind((faults.rule, len(faults)) for faults in found)
     violations = tuple(islice(placed(to_violations(found, origins)), limit))
     if first.rule == "key_conflict":
@@ -144,7 +144,7 @@ def count_by_kind(found: Iterable[tuple[str, int]]) -> Counter[str]:
     return counts
 
 
-def _rank(faults: Faults, origins: Mapping[str, Origins]) -> tuple[bool, int, int]:
+def _sort_key(faults: Faults, origins: Mapping[str, Origins]) -> tuple[bool, int, int]:
     row = int(faults.rows[0])
     if row == NO_ROW:
         return True, 0, 0
@@ -152,7 +152,7 @@ def _rank(faults: Faults, origins: Mapping[str, Origins]) -> tuple[bool, int, in
     return False, int(places.file[row]), int(places.line[row])
 
 
-def _places(found: Sequence[Faults], origins: Mapping[str, Origins]) -> tuple[Numbers, Numbers]:
+def _find_places(found: Sequence[Faults], origins: Mapping[str, Origins]) -> tuple[Numbers, Numbers]:
     files, lines = [], []
     for faults in found:
         known = faults.rows != NO_ROW
@@ -167,7 +167,7 @@ def _places(found: Sequence[Faults], origins: Mapping[str, Origins]) -> tuple[Nu
     return np.concatenate(files), np.concatenate(lines)
 
 
-def _violation(faults: Faults, position: int, origins: Mapping[str, Origins]) -> Violation:
+def _build_violation(faults: Faults, position: int, origins: Mapping[str, Origins]) -> Violation:
     row = int(faults.rows[position])
     file, line = (None, None) if row == NO_ROW else origins[faults.target.key].place(row)
     entity = format_entity(faults.about or faults.target.key, faults.ids[position].as_py())

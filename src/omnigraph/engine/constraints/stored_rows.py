@@ -73,33 +73,33 @@ class StoredTables:
 
     def existing(self, key: str, ids: pa.Array) -> pa.ChunkedArray:
         """Those of the ids that a table has."""
-        return self._having(key, [ID], ID, ids).column(ID)
+        return self._rows_with(key, [ID], ID, ids).column(ID)
 
     def holders(self, key: str, columns: Sequence[str], rows: pa.Table) -> pa.Table:
         """`id` and the columns of rows that equal one of the rows at least in one column."""
         distinct = {name: pc.unique(rows.column(name)) for name in columns}
         selective = max(columns, key=lambda name: len(distinct[name]))
         wanted = list(dict.fromkeys([ID, *columns]))
-        return self._having(key, wanted, selective, distinct[selective])
+        return self._rows_with(key, wanted, selective, distinct[selective])
 
     def edges(self, key: str, ids: pa.Array) -> pa.Table:
         """`id`, `src` and `dst` of the edges with these ids."""
-        return self._having(key, EDGE, ID, ids)
+        return self._rows_with(key, EDGE, ID, ids)
 
     def edges_at(self, key: str, end: End, nodes: pa.Array) -> pa.Table:
         """`id`, `src` and `dst` of the edges that start, or end, at one of these nodes."""
-        return self._having(key, EDGE, end, nodes)
+        return self._rows_with(key, EDGE, end, nodes)
 
     def edge_counts(self, key: str, sources: pa.Array | None) -> pa.Table:
         """`src` and `count` of the nodes where edges start."""
         if sources is None:
             found = self.open(key).scan([SOURCE])
         else:
-            found = self._having(key, [SOURCE], SOURCE, sources)
+            found = self._rows_with(key, [SOURCE], SOURCE, sources)
         counted = found.group_by(SOURCE).aggregate([([], "count_all")])
         return pa.table([counted.column(SOURCE), counted.column("count_all")], schema=COUNTED)
 
-    def _having(self, key: str, columns: list[str], column: str, values: pa.Array) -> pa.Table:
+    def _rows_with(self, key: str, columns: list[str], column: str, values: pa.Array) -> pa.Table:
         """The rows whose value in a column is one of these; reads the whole table when many are asked for."""
         table = self.open(key)
         values = pc.unique(values)
@@ -109,9 +109,9 @@ class StoredTables:
             values = _with_both_zeros(values)
             found = table.scan(list(dict.fromkeys([*columns, column])))
             return found.filter(pc.is_in(found.column(column), value_set=values)).select(columns)
-        return table.scan(columns, where=one_of(column, _plain(values), self._type(key, column)))
+        return table.scan(columns, where=one_of(column, _plain(values), self._type_of(key, column)))
 
-    def _type(self, key: str, column: str) -> ValueType:
+    def _type_of(self, key: str, column: str) -> ValueType:
         declared = self.targets[key].owner.properties.get(column)
         return STRING if declared is None else declared.type
 

@@ -74,15 +74,15 @@ def unique_texts(parts: Iterable[pa.ChunkedArray]) -> pa.Array:
 
 def first_rows(texts: pa.ChunkedArray | pa.Array) -> Numbers:
     """For each row the number of the first row with the same text; a null is only like itself."""
-    return _representatives(texts, first=True)
+    return _choose_rows(texts, first=True)
 
 
 def last_rows(texts: pa.ChunkedArray | pa.Array) -> Numbers:
     """For each row the number of the last row with the same text; a null is only like itself."""
-    return _representatives(texts, first=False)
+    return _choose_rows(texts, first=False)
 
 
-def _representatives(texts: pa.ChunkedArray | pa.Array, *, first: bool) -> Numbers:
+def _choose_rows(texts: pa.ChunkedArray | pa.Array, *, first: bool) -> Numbers:
     rows = np.arange(len(texts), dtype=np.int64)
     if not len(texts):
         return rows

@@ -60,12 +60,12 @@ class Manifest:
 
 def read_recipe(path: Path) -> Recipe:
     """A recipe from a file of YAML or JSON."""
-    return _File(path).recipe(_document(path), "the file")
+    return _File(path).recipe(_read_document(path), "the file")
 
 
 def read_manifest(path: Path) -> Manifest:
     """A manifest from a file of YAML or JSON; the files it names count from its own folder."""
-    file, top = _File(path), _document(path)
+    file, top = _File(path), _read_document(path)
     members = file.members(top, "the file")
     raw = file.path_in(members.get("sources"), "sources", "raw_seed") or file.path_in(
         members.get("seed"), "seed", "data"
@@ -78,7 +78,7 @@ def read_manifest(path: Path) -> Manifest:
     return Manifest(raw, output or path.parent / EMBEDDED, file.recipe(members["embeddings"], "embeddings"))
 
 
-def _document(path: Path) -> YamlValue:
+def _read_document(path: Path) -> YamlValue:
     try:
         return read_yaml(read_yaml_text(path), str(path))
     except (OSError, UnicodeDecodeError) as failure:
@@ -94,10 +94,12 @@ class _File:
 
     def recipe(self, node: YamlValue, where: str) -> Recipe:
         members = self.members(node, where)
-        dimension, types = (self._needed(members, node, where, name) for name in ("dimension", "types"))
+        dimension, types = (
+            self._require_member(members, node, where, name) for name in ("dimension", "types")
+        )
         if not isinstance(dimension.value, int) or isinstance(dimension.value, bool) or dimension.value < 1:
             raise self.wrong(dimension, "dimension must be a number from 1 on")
-        found = {name: self._target(name, one) for name, one in self.members(types, "types").items()}
+        found = {name: self._parse_target(name, one) for name, one in self.members(types, "types").items()}
         if not found:
             raise self.wrong(types, "types has no type")
         return Recipe(dimension.value, found)
@@ -105,7 +107,7 @@ class _File:
     def path_in(self, node: YamlValue | None, where: str, name: str) -> Path | None:
         """The file that a member names."""
         found = None if node is None else self.members(node, where).get(name)
-        return None if found is None else self.path.parent / self._text(found, f"{where}.{name}")
+        return None if found is None else self.path.parent / self._parse_text(found, f"{where}.{name}")
 
     def members(self, node: YamlValue, where: str) -> dict[str, YamlValue]:
         if not isinstance(node.value, dict):
@@ -115,23 +117,27 @@ class _File:
     def wrong(self, node: YamlValue, reason: str) -> BadRequest:
         return yaml_error(str(self.path), node.line, reason)
 
-    def _target(self, name: str, node: YamlValue) -> Target:
+    def _parse_target(self, name: str, node: YamlValue) -> Target:
         where = f"types.{shorten_legibly(name)}"
         members = self.members(node, where)
-        target, fields = (self._needed(members, node, where, part) for part in ("target", "fields"))
+        target, fields = (self._require_member(members, node, where, part) for part in ("target", "fields"))
         if not isinstance(fields.value, list) or not fields.value:
             raise self.wrong(fields, f"{where}.fields must be a list of fields")
-        return Target(self._text(target, f"{where}.target"), self._texts(fields.value, f"{where}.fields"))
+        return Target(
+            self._parse_text(target, f"{where}.target"), self._parse_texts(fields.value, f"{where}.fields")
+        )
 
-    def _needed(self, members: Mapping[str, YamlValue], node: YamlValue, where: str, name: str) -> YamlValue:
+    def _require_member(
+        self, members: Mapping[str, YamlValue], node: YamlValue, where: str, name: str
+    ) -> YamlValue:
         if name not in members:
             raise self.wrong(node, f"{name} is missing in {where}")
         return members[name]
 
-    def _texts(self, node: Sequence[YamlValue], where: str) -> tuple[str, ...]:
-        return tuple(self._text(one, where) for one in node)
+    def _parse_texts(self, node: Sequence[YamlValue], where: str) -> tuple[str, ...]:
+        return tuple(self._parse_text(one, where) for one in node)
 
-    def _text(self, node: YamlValue, where: str) -> str:
+    def _parse_text(self, node: YamlValue, where: str) -> str:
         if not isinstance(node.value, str) or not node.value.strip():
             raise self.wrong(node, f"{where} must be a text")
         return node.value
@@ -176,7 +182,7 @@ class Selector:
         """Whether a record is meant."""
         if self.type not in (None, type_name) or self.field not in fields:
             return False
-        return _plain(fields[self.field]) == self.value
+        return _plain_text(fields[self.field]) == self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +281,7 @@ class _Run:
             line = read.strip()
             if not line:
                 continue
-            group.append(self._record(number, line))
+            group.append(self._parse_record(number, line))
             held += len(line)
             if len(group) == _AT_ONCE or held > _BYTES_AT_ONCE:
                 yield group
@@ -285,12 +291,12 @@ class _Run:
     def write(self, records: Sequence[_Record], sink: BinaryIO, progress: Stage) -> None:
         """The records with what they are to get."""
         due = [one for one in records if one.due is not None]
-        vectors = dict(zip((one.number for one in due), self._vectors(due), strict=True))
+        vectors = dict(zip((one.number for one in due), self._embed_records(due), strict=True))
         for one in records:
-            sink.write(self._line(one, vectors.get(one.number)) + b"\n")
+            sink.write(self._render_line(one, vectors.get(one.number)) + b"\n")
         progress.advance(rows=len(records), size=sum(len(one.line) + 1 for one in records))
 
-    def _record(self, number: int, line: bytes) -> _Record:
+    def _parse_record(self, number: int, line: bytes) -> _Record:
         self.result.records += 1
         try:
             return self._looked_at(number, line)
@@ -299,38 +305,38 @@ class _Run:
             raise BadRequest(f"line {number}: a value cannot be read: {wrong}") from wrong
 
     def _looked_at(self, number: int, line: bytes) -> _Record:
-        root = _members(number, line)
+        root = _parse_members(number, line)
         if "type" not in root:
             return _Record(number, line)
-        type_name = _plain(root["type"])
-        fields = _members(number, root.get("data", Raw(b"{}")), "data")
+        type_name = _plain_text(root["type"])
+        fields = _parse_members(number, root.get("data", Raw(b"{}")), "data")
         if not self.request.covers(type_name, fields):
             return _Record(number, line)
         self.result.selected += 1
         target = self.request.recipe.types.get(type_name)
         if target is None or not self._is_due(target, fields):
             return _Record(number, line)
-        _refuse_repeated(number, line)
-        return _Record(number, line, root, fields, target, _text(type_name, target, fields))
+        _refuse_duplicates(number, line)
+        return _Record(number, line, root, fields, target, _text_of_record(type_name, target, fields))
 
     def _is_due(self, target: Target, fields: Fields) -> bool:
         if self.request.mode is Mode.CLEAN:
             return target.target in fields
         if self.request.mode is Mode.FILL_MISSING and _has_vector(fields.get(target.target)):
             return False
-        return any(_plain(fields[name]) for name in target.fields if name in fields)
+        return any(_plain_text(fields[name]) for name in target.fields if name in fields)
 
-    def _vectors(self, due: Sequence[_Record]) -> Iterator[Vector | str | None]:
+    def _embed_records(self, due: Sequence[_Record]) -> Iterator[Vector | str | None]:
         if self.embedder is None:
             return iter([None] * len(due))
         texts = [one.text for one in due]
         return embed_each(self.embedder, texts, self.request.recipe.dimension)
 
-    def _line(self, record: _Record, vector: Vector | str | None) -> bytes:
+    def _render_line(self, record: _Record, vector: Vector | str | None) -> bytes:
         if record.due is None:
             return record.line
         if isinstance(vector, str):
-            self._refuse(record.number, vector)
+            self._refuse_line(record.number, vector)
             return record.line
         name = record.due.target
         if vector is None:
@@ -342,7 +348,7 @@ class _Run:
             fields = {**record.fields, name: [float(str(number)) for number in vector]}
         return msgspec.json.encode({**record.root, "data": fields})
 
-    def _refuse(self, number: int, reason: str) -> None:
+    def _refuse_line(self, number: int, reason: str) -> None:
         self.result.refused += 1
         if len(self.result.refusals) < MAX_REPORTED_REFUSALS:
             self.result.refusals.append((number, reason))
@@ -351,7 +357,7 @@ class _Run:
 # --- records -------------------------------------------------------------------------------------
 
 
-def _members(number: int, text: bytes | Raw, what: str = "a record") -> Fields:
+def _parse_members(number: int, text: bytes | Raw, what: str = "a record") -> Fields:
     """The members of an object, each as it is written."""
     try:
         return msgspec.json.decode(text, type=Fields)
@@ -359,7 +365,7 @@ def _members(number: int, text: bytes | Raw, what: str = "a record") -> Fields:
         raise BadRequest(f"line {number}: {what} must be an object of JSON: {wrong}") from wrong
 
 
-def _refuse_repeated(number: int, line: bytes) -> None:
+def _refuse_duplicates(number: int, line: bytes) -> None:
     """A member that is there twice would be there once in the new file."""
 
     def once(members: list[tuple[str, Any]]) -> None:
@@ -376,13 +382,13 @@ def _has_vector(value: Raw | None) -> bool:
     return value is not None and msgspec.json.decode(value) not in (None, [])
 
 
-def _text(type_name: str, target: Target, fields: Fields) -> str:
+def _text_of_record(type_name: str, target: Target, fields: Fields) -> str:
     """What stands for a record: its type, and each of its fields that has a value."""
-    values = [(name, _plain(fields[name])) for name in target.fields if name in fields]
+    values = [(name, _plain_text(fields[name])) for name in target.fields if name in fields]
     return "\n".join([f"type: {type_name}", *(f"{name}: {value}" for name, value in values if value)])
 
 
-def _plain(value: Raw) -> str:
+def _plain_text(value: Raw) -> str:
     """A value as text: null is nothing, the items of a list stand side by side, numbers are as written."""
     written = bytes(value).strip()
     if written == b"null":
@@ -390,6 +396,6 @@ def _plain(value: Raw) -> str:
     if written.startswith(b'"'):
         return msgspec.json.decode(written, type=str).strip()
     if written.startswith(b"["):
-        items = map(_plain, msgspec.json.decode(written, type=list[Raw]))
+        items = map(_plain_text, msgspec.json.decode(written, type=list[Raw]))
         return ", ".join(item for item in items if item)
     return written.decode()

@@ -78,7 +78,7 @@ class EmbedJob:
         """The provider, as this process reaches it."""
         if self.settings is None:
             raise InternalError(f"'{self.path}' is to be filled without a provider")
-        return _embedder(self.settings)
+        return _shared_embedder(self.settings)
 
     @property
     def model(self) -> np.uint64:
@@ -145,7 +145,7 @@ def combine_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 @lru_cache(maxsize=4)
-def _embedder(settings: EmbedSettings) -> Embedder:
+def _shared_embedder(settings: EmbedSettings) -> Embedder:
     """Connections are used again by the next task."""
     return open_embedder(settings)
 
@@ -185,7 +185,7 @@ def make_vectors(job: EmbedJob, row_ids: NDArray[np.uint64]) -> NewVectors:
     refused = {int(at): one for at, one in zip(asked, answers, strict=True) if isinstance(one, str)}
     kept = np.setdiff1d(np.arange(len(texts)), np.fromiter(refused, np.int64, len(refused)))
     ids = combine_chunks(rows.column(ID))
-    vectors = _column(
+    vectors = _build_column(
         [one for one in answers if not isinstance(one, str)],
         look.has_text[kept],
         job.target.schema.field(job.vector).type,
@@ -202,7 +202,7 @@ def make_vectors(job: EmbedJob, row_ids: NDArray[np.uint64]) -> NewVectors:
     )
 
 
-def _column(
+def _build_column(
     vectors: Sequence[Vector], present: NDArray[np.bool_], type_: pa.FixedSizeListType
 ) -> pa.FixedSizeListArray:
     """The vectors as a column, null where a row has none."""

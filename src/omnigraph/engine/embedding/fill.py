@@ -144,7 +144,7 @@ def fill_vectors(
             remedy=f"set {PROVIDER_SETTING} to one of {', '.join(PROVIDERS)}",
         )
     first = begin(graph, author)
-    wanted = _wanted(first.schema.catalog, request.types)
+    wanted = _properties_to_fill(first.schema.catalog, request.types)
     if settings is not None:
         _require_models(wanted, settings.model)
     tables = {table_key("node", name) for name, _ in wanted}
@@ -190,19 +190,19 @@ class _FillRun:
 
     def run(self, type_name: str, declared: Property) -> FilledProperty:
         """Fill one property."""
-        job = self._job(type_name, declared)
+        job = self._build_job(type_name, declared)
         if not self._request.dry_run:
             merge_files(job.root, job.notes)
-        found = self._found(job)
+        found = self._find_stale_rows(job)
         done = FilledProperty(type_name, declared.name, len(found.row_ids))
         if self._request.dry_run:
             return done
         with stage(f"embed {job.path}", tasks=None, rows=done.found) as filling:
             for part in split_into_commits(found, self._request.batch):
-                done = self._fill(job, part, done, filling)
+                done = self._fill_part(job, part, done, filling)
         return done
 
-    def _job(self, type_name: str, declared: Property) -> EmbedJob:
+    def _build_job(self, type_name: str, declared: Property) -> EmbedJob:
         transaction = begin(self._graph, self._author)
         require_schema(transaction, self._schema)
         key = table_key("node", type_name)
@@ -218,7 +218,7 @@ class _FillRun:
             self._request.dry_run,
         )
 
-    def _found(self, job: EmbedJob) -> StaleRows:
+    def _find_stale_rows(self, job: EmbedJob) -> StaleRows:
         answers = list(
             self._runner.each(
                 "find", group_fragments(list_fragments(job.table)), partial(find_stale_rows, job)
@@ -229,26 +229,28 @@ class _FillRun:
             np.concatenate([np.empty(0, np.int64), *(one.sizes for one in answers)]),
         )
 
-    def _fill(
+    def _fill_part(
         self, job: EmbedJob, part: NDArray[np.uint64], done: FilledProperty, filling: Stage
     ) -> FilledProperty:
         """Vectors for one part, and their commit; what was made before a failure is not lost."""
         made: list[NewVectors] = []
         try:
-            for answer in self._runner.each("embed", self._items(part), partial(make_vectors, job)):
+            for answer in self._runner.each("embed", self._split_part(part), partial(make_vectors, job)):
                 made.append(answer)
-                filling.advance(rows=_handled(answer))
+                filling.advance(rows=_count_handled(answer))
         except OmnigraphError:
-            self._land(job, made, done)
+            self._commit_vectors(job, made, done)
             raise
-        return self._land(job, made, done)
+        return self._commit_vectors(job, made, done)
 
-    def _items(self, part: NDArray[np.uint64]) -> list[NDArray[np.uint64]]:
+    def _split_part(self, part: NDArray[np.uint64]) -> list[NDArray[np.uint64]]:
         fair = -(-len(part) // (self._runner.cores * _TASKS_PER_CORE))
         size = min(_ROWS_PER_TASK, max(_FEWEST_PER_TASK, fair))
         return [part[at : at + size] for at in range(0, len(part), size)]
 
-    def _land(self, job: EmbedJob, answers: Sequence[NewVectors], done: FilledProperty) -> FilledProperty:
+    def _commit_vectors(
+        self, job: EmbedJob, answers: Sequence[NewVectors], done: FilledProperty
+    ) -> FilledProperty:
         refused = tuple(one for answer in answers for one in answer.refused)
         done = replace(
             done,
@@ -280,20 +282,20 @@ class _VectorUpdate:
     """New vectors, for the rows that still have the texts they were made from."""
 
     def __init__(self, job: EmbedJob, made: NewVectors, schema: str) -> None:
-        self._job = job
+        self._build_job = job
         self._made = made
         self._schema = schema
         self.rows = pa.table({})
 
     def prepare(self, transaction: Transaction) -> PreparedWrite:
         require_schema(transaction, self._schema)
-        self.rows = build_update(transaction, self._job, self._made)
-        effects = {self._job.target.key: UpsertRows(self.rows)} if self.rows.num_rows else {}
+        self.rows = build_update(transaction, self._build_job, self._made)
+        effects = {self._build_job.target.key: UpsertRows(self.rows)} if self.rows.num_rows else {}
         # Re-read whenever it is prepared, so it may be prepared again.
         return PreparedWrite("Mutation", effects, strict=False, reads=transaction.reads)
 
 
-def _handled(made: NewVectors) -> int:
+def _count_handled(made: NewVectors) -> int:
     return len(made) + len(made.refused)
 
 
@@ -321,7 +323,7 @@ def split_into_commits(found: StaleRows, batch: int) -> Iterator[NDArray[np.uint
         start = end
 
 
-def _wanted(catalog: Catalog, types: Iterable[str] | None) -> list[tuple[str, Property]]:
+def _properties_to_fill(catalog: Catalog, types: Iterable[str] | None) -> list[tuple[str, Property]]:
     """The properties to be filled, by type."""
     every = {
         name: [declared for declared in node.properties.values() if declared.embed is not None]

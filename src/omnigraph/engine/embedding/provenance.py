@@ -47,7 +47,7 @@ def text_digests(texts: pa.Array) -> Digests:
     here = np.flatnonzero((lengths > 0) & (lengths <= _LONG))
     at = 0
     while here.size:
-        digests[here] = _mix_bits(digests[here] ^ _words(words, offsets[here] + at, lengths[here] - at))
+        digests[here] = _mix_bits(digests[here] ^ _read_words(words, offsets[here] + at, lengths[here] - at))
         at += _WORD
         here = here[lengths[here] > at]
     return digests
@@ -95,7 +95,7 @@ def _of_bytes(text: NDArray[np.uint8]) -> int:
     return int.from_bytes(blake2b(text.tobytes(), digest_size=_WORD).digest(), "little")
 
 
-def _words(words: Digests, starts: NDArray[np.int64], left: NDArray[np.int64]) -> Digests:
+def _read_words(words: Digests, starts: NDArray[np.int64], left: NDArray[np.int64]) -> Digests:
     """Up to eight bytes of each text, without those of its neighbour."""
     unused = np.maximum(_WORD - left, 0).astype(_U64) * _U64(8)
     return words[starts] & (_WHOLE >> unused)
@@ -143,19 +143,19 @@ class Provenance:
 
     def knows(self, owners: Digests) -> NDArray[np.bool_]:
         """Whether there is a note about each vector."""
-        return _among(self._owners, owners)
+        return _is_among(self._owners, owners)
 
     def belong(self, owners: Digests, texts: Digests) -> NDArray[np.bool_]:
         """Whether each vector is known to belong to the text."""
-        return _among(self._belonging, join_digests(owners, texts))
+        return _is_among(self._belonging, join_digests(owners, texts))
 
     def made(self, owners: Digests, texts: Digests, model: np.uint64) -> NDArray[np.bool_]:
         """Whether each vector was made from the text by the model."""
         models = np.full(len(owners), model, np.uint64)
-        return _among(self._made, join_digests(join_digests(owners, texts), models))
+        return _is_among(self._made, join_digests(join_digests(owners, texts), models))
 
 
-def _among(known: Digests, asked: Digests) -> NDArray[np.bool_]:
+def _is_among(known: Digests, asked: Digests) -> NDArray[np.bool_]:
     if not len(known):
         return np.zeros(len(asked), np.bool_)
     places = np.minimum(np.searchsorted(known, asked), len(known) - 1)
@@ -181,21 +181,21 @@ def store_notes(root: Root, place: str, notes: VectorNotes) -> None:
 
 def load_provenance(root: Root, place: str) -> Provenance:
     """What is known about a property at this moment."""
-    return _provenance(_Kept(root, place, _names(root, place)))
+    return _load_provenance(_Kept(root, place, _list_names(root, place)))
 
 
 def copy_notes(root: Root, place: str, other: str) -> None:
     """Let what is known about a property hold for one under another name, which has its vectors."""
-    known = _known(root, place, _names(root, place))
+    known = _read_notes(root, place, _list_names(root, place))
     store_notes(root, other, known)
 
 
 def merge_files(root: Root, place: str) -> None:
     """Put the files together when they are many; what others add or gather meanwhile is not lost."""
-    names = _names(root, place)
+    names = _list_names(root, place)
     if len(names) <= _MANY_FILES:
         return
-    notes = _read(root, place, names)
+    notes = _read_files(root, place, names)
     if notes is None:
         return  # another process is doing it
     whole = np.unique(np.stack([notes.owners, notes.texts, notes.models], axis=1), axis=0)
@@ -214,30 +214,30 @@ class _Kept:
 
 
 @lru_cache(maxsize=1)
-def _provenance(kept: _Kept) -> Provenance:
+def _load_provenance(kept: _Kept) -> Provenance:
     """Names of files are never used twice, so they identify what is known."""
-    return Provenance(_known(kept.root, kept.place, kept.names))
+    return Provenance(_read_notes(kept.root, kept.place, kept.names))
 
 
-def _known(root: Root, place: str, names: tuple[str, ...]) -> VectorNotes:
+def _read_notes(root: Root, place: str, names: tuple[str, ...]) -> VectorNotes:
     """The notes of these files, or of those that took their place."""
     for _ in range(_ATTEMPTS):
-        notes = _read(root, place, names)
+        notes = _read_files(root, place, names)
         if notes is not None:
             return notes
-        names = _names(root, place)
+        names = _list_names(root, place)
     raise Unavailable(
         f"the notes about vectors in '{place}' are being put together all the time",
         remedy="run it again when no other run is at work",
     )
 
 
-def _names(root: Root, place: str) -> tuple[str, ...]:
+def _list_names(root: Root, place: str) -> tuple[str, ...]:
     found: list[Location] = root.objects.list_dir(root.layout.root / place)
     return tuple(sorted(at.name for at in found if at.name.endswith(SUFFIX)))
 
 
-def _read(root: Root, place: str, names: tuple[str, ...]) -> VectorNotes | None:
+def _read_files(root: Root, place: str, names: tuple[str, ...]) -> VectorNotes | None:
     """The notes of these files; None when one of them is gone, because they were put together."""
     parts = [_SHAPE.empty_table()]
     for name in names:

@@ -64,15 +64,15 @@ def find_stale_rows(job: EmbedJob, fragments: Sequence[int]) -> StaleRows:
     """
     known = load_provenance(job.root, job.notes)
     row_ids, sizes, given = [_NO_IDS], [_NO_SIZES], list[VectorNotes]()
-    columns, besides = [*job.columns, *job.blobs], _besides(job.table)
+    columns, besides = [*job.columns, *job.blobs], _fixed_row_size(job.table)
     for batch in job.table.batches(columns, fragments=fragments, row_ids=True, batch_size=_BATCH_ROWS):
         look = read_state(job, batch)
-        wanted = _wanted(job, look, known)
+        wanted = _needs_vector(job, look, known)
         row_ids.append(batch.column(ROW_ID).to_numpy()[wanted])
-        sizes.append((_sizes(job, batch) + besides)[wanted])
-        given.append(_given(look, known, wanted))
+        sizes.append((_row_sizes(job, batch) + besides)[wanted])
+        given.append(_notes_of_given(look, known, wanted))
     if not job.dry_run:
-        store_notes(job.root, job.notes, _together(given))
+        store_notes(job.root, job.notes, _join_notes(given))
     return StaleRows(np.concatenate(row_ids), np.concatenate(sizes))
 
 
@@ -80,7 +80,7 @@ _NO_IDS: Digests = np.empty(0, np.uint64)
 _NO_SIZES: NDArray[np.int64] = np.empty(0, np.int64)
 
 
-def _wanted(job: EmbedJob, look: TextState, known: Provenance) -> NDArray[np.bool_]:
+def _needs_vector(job: EmbedJob, look: TextState, known: Provenance) -> NDArray[np.bool_]:
     outdated = known.knows(look.owners) & ~known.belong(look.owners, look.texts)
     if job.everything:
         outdated |= ~known.made(look.owners, look.texts, job.model)
@@ -90,13 +90,13 @@ def _wanted(job: EmbedJob, look: TextState, known: Provenance) -> NDArray[np.boo
     return wanted
 
 
-def _given(look: TextState, known: Provenance, wanted: NDArray[np.bool_]) -> VectorNotes:
+def _notes_of_given(look: TextState, known: Provenance, wanted: NDArray[np.bool_]) -> VectorNotes:
     chosen = look.has_text & look.has_vector & ~known.knows(look.owners) & ~wanted
     owners = look.owners[chosen]
     return VectorNotes(owners, look.texts[chosen], np.full(len(owners), GIVEN))
 
 
-def _together(parts: Sequence[VectorNotes]) -> VectorNotes:
+def _join_notes(parts: Sequence[VectorNotes]) -> VectorNotes:
     return VectorNotes(
         np.concatenate([_NO_IDS, *(one.owners for one in parts)]),
         np.concatenate([_NO_IDS, *(one.texts for one in parts)]),
@@ -104,14 +104,14 @@ def _together(parts: Sequence[VectorNotes]) -> VectorNotes:
     )
 
 
-def _besides(table: Table) -> int:
+def _fixed_row_size(table: Table) -> int:
     """What a row is taken to need besides its text, its vector and its blobs."""
     pieces = all_fragments(table)
     rows = max(1, sum(one.rows for one in pieces))
     return _BYTES_BESIDES + _PACKED * sum(one.bytes for one in pieces) // rows
 
 
-def _sizes(job: EmbedJob, batch: pa.RecordBatch) -> NDArray[np.int64]:
+def _row_sizes(job: EmbedJob, batch: pa.RecordBatch) -> NDArray[np.int64]:
     texts = pc.fill_null(pc.binary_length(batch.column(job.text)), 0).to_numpy(zero_copy_only=False)
     sizes: NDArray[np.int64] = texts.astype(np.int64) + job.dimension * _BYTES_PER_NUMBER
     for name in job.blobs:

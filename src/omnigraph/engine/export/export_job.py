@@ -123,18 +123,18 @@ class _Export:
             tempfile.TemporaryDirectory(prefix=f".{named.name}-", dir=named.parent) as folder,
             open_output(temporary, compressed=named.suffix == ".gz") as stream,
         ):
-            job = self._job(Path(folder))
-            done = self._written(job)
+            job = self._build_job(Path(folder))
+            done = self._write_slices(job)
             for part in self._parts:
                 for one in done[part.key]:
                     with (job.folder_of(part) / one.file).open("rb") as file:
                         shutil.copyfileobj(file, stream)
-        return tuple(_summarize(part, done[part.key], named) for part in self._parts)
+        return tuple(_summarize_type(part, done[part.key], named) for part in self._parts)
 
     def into_folder(self, temporary: Path, named: Path) -> tuple[ExportedType, ...]:
         """Each type as a folder of parts, or as a table of Lance."""
-        job = self._job(temporary)
-        done = self._written(job)
+        job = self._build_job(temporary)
+        done = self._write_slices(job)
         is_lance = self._request.format is ExportFormat.LANCE
         for part in self._parts:
             if is_lance:
@@ -144,11 +144,11 @@ class _Export:
                 _number_files(job.folder_of(part), job.format, done[part.key])
         ending = LANCE if is_lance else ""
         return tuple(
-            _summarize(part, done[part.key], named / FOLDERS[part.kind] / f"{part.name}{ending}")
+            _summarize_type(part, done[part.key], named / FOLDERS[part.kind] / f"{part.name}{ending}")
             for part in self._parts
         )
 
-    def _job(self, folder: Path) -> ExportJob:
+    def _build_job(self, folder: Path) -> ExportJob:
         for kind in {part.kind for part in self._parts}:
             (folder / FOLDERS[kind]).mkdir()
         snapshot = self._snapshot
@@ -160,7 +160,7 @@ class _Export:
             str(folder.absolute()),
         )
 
-    def _written(self, job: ExportJob) -> dict[str, list[WrittenSlice]]:
+    def _write_slices(self, job: ExportJob) -> dict[str, list[WrittenSlice]]:
         """What the tasks wrote of each type, in the order of the ids."""
         slices = [
             Slice(part.key, number, span)
@@ -188,7 +188,7 @@ def _number_files(folder: Path, form: ExportFormat, done: Sequence[WrittenSlice]
             file.unlink()
 
 
-def _summarize(part: ExportPart, done: Sequence[WrittenSlice], file: Path) -> ExportedType:
+def _summarize_type(part: ExportPart, done: Sequence[WrittenSlice], file: Path) -> ExportedType:
     rows, size = sum(one.rows for one in done), sum(one.bytes for one in done)
     return ExportedType(part.kind, part.name, rows, size, file)
 

@@ -85,7 +85,7 @@ class ExportPart:
         With a span, only the rows whose ids lie in it.
         """
         try:
-            yield from _batches(self._table, self, size, None if span is None else span.filter)
+            yield from _read_batches(self._table, self, size, None if span is None else span.filter)
         except StorageFailure as failure:
             raise explain_failure(self._graph, self._snapshot, self.key, failure) from failure
 
@@ -113,7 +113,7 @@ def list_parts(graph: OpenGraph, snapshot: Snapshot, chosen: Sequence[str] | Non
     ]
     if chosen is not None:
         keys = _select_keys(keys, chosen, snapshot)
-    return [_part(graph, snapshot, catalog, key) for key in keys]
+    return [_build_part(graph, snapshot, catalog, key) for key in keys]
 
 
 def _select_keys(keys: Sequence[str], chosen: Sequence[str], snapshot: Snapshot) -> list[str]:
@@ -128,7 +128,7 @@ def _select_keys(keys: Sequence[str], chosen: Sequence[str], snapshot: Snapshot)
     return [key for key in keys if key in chosen or split_key(key)[1] in chosen]
 
 
-def _part(graph: OpenGraph, snapshot: Snapshot, catalog: Catalog, key: str) -> ExportPart:
+def _build_part(graph: OpenGraph, snapshot: Snapshot, catalog: Catalog, key: str) -> ExportPart:
     kind, name = split_key(key)
     properties = (catalog.nodes[name] if kind == "node" else catalog.edges[name]).properties
     stored = table_schema(catalog, key)
@@ -136,7 +136,7 @@ def _part(graph: OpenGraph, snapshot: Snapshot, catalog: Catalog, key: str) -> E
     return ExportPart(
         kind,
         name,
-        pa.schema([*map(_outer, outer_names(stored, kind), stored)]),
+        pa.schema([*map(_exported_field, outer_names(stored, kind), stored)]),
         tuple(properties[column].type if column in properties else _TEXT for column in stored.names),
         table.count(),
         tuple(stored.names),
@@ -146,12 +146,12 @@ def _part(graph: OpenGraph, snapshot: Snapshot, catalog: Catalog, key: str) -> E
     )
 
 
-def _outer(name: str, column: pa.Field) -> pa.Field:
+def _exported_field(name: str, column: pa.Field) -> pa.Field:
     kind = pa.large_binary() if is_blob(column) else column.type
     return pa.field(name, kind, nullable=column.nullable)
 
 
-def _batches(table: Table, part: ExportPart, size: int, where: str | None) -> Iterator[pa.RecordBatch]:
+def _read_batches(table: Table, part: ExportPart, size: int, where: str | None) -> Iterator[pa.RecordBatch]:
     row_ids = _row_ids_by_id(table, where)
     done, step = 0, _FIRST_TAKE
     while done < len(row_ids):
@@ -160,7 +160,7 @@ def _batches(table: Table, part: ExportPart, size: int, where: str | None) -> It
         if taken.num_rows != len(wanted):
             message = f"'{part.key}' lists {len(wanted)} rows and has {taken.num_rows} of them"
             raise CorruptGraph(message, object_id=part.key)
-        yield from _pieces(table, part, taken, wanted, size)
+        yield from _cut_batches(table, part, taken, wanted, size)
         done += len(wanted)
         fitting = _TAKE_BYTES * len(wanted) // max(taken.nbytes, 1)
         step = max(1, min(fitting, 8 * step, _LARGEST_TAKE))
@@ -177,32 +177,32 @@ def _row_ids_by_id(table: Table, where: str | None) -> NDArray[np.uint64]:
     return order
 
 
-def _pieces(
+def _cut_batches(
     table: Table, part: ExportPart, taken: pa.Table, row_ids: NDArray[np.uint64], size: int
 ) -> Iterator[pa.RecordBatch]:
     """Rows cut into batches; the bytes of Blobs are read for one batch at a time."""
     whole = taken.combine_chunks()
-    for begin, end in pairwise(_cuts(whole, part, size)):
+    for begin, end in pairwise(_find_cuts(whole, part, size)):
         wanted = pa.array(row_ids[begin:end])
         arrays = [
             read_blob_bytes(table, name, wanted)
             if type_.scalar is Scalar.BLOB
-            else _only(whole, name).slice(begin, end - begin).cast(column.type)
+            else _single_chunk(whole, name).slice(begin, end - begin).cast(column.type)
             for name, type_, column in zip(part.columns, part.types, part.schema, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=part.schema)
 
 
-def _cuts(rows: pa.Table, part: ExportPart, size: int) -> list[int]:
+def _find_cuts(rows: pa.Table, part: ExportPart, size: int) -> list[int]:
     """Where batches begin and end; a Blob weighs what it has, everything else the same in each row."""
     weights = np.full(rows.num_rows, rows.nbytes / rows.num_rows)
     for name, type_ in zip(part.columns, part.types, strict=True):
         if type_.scalar is Scalar.BLOB:
-            weights += blob_sizes(_only(rows, name)).to_numpy()
+            weights += blob_sizes(_single_chunk(rows, name)).to_numpy()
     full = np.cumsum(weights) // size
     return [0, *(np.flatnonzero(np.diff(full)) + 1).tolist(), rows.num_rows]
 
 
-def _only(rows: pa.Table, name: str) -> pa.Array:
+def _single_chunk(rows: pa.Table, name: str) -> pa.Array:
     """The column, where all rows are in one chunk."""
     return rows.column(name).chunk(0)

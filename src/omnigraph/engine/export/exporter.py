@@ -72,7 +72,7 @@ class _Writer:
     def into(
         self, stream: BinaryStream, parts: Iterable[ExportPart], file: Path | None
     ) -> list[ExportedType]:
-        return [self._write(stream, part, file) for part in parts]
+        return [self._write_part(stream, part, file) for part in parts]
 
     def into_folder(self, folder: Path, parts: Iterable[ExportPart], named: Path) -> list[ExportedType]:
         done = []
@@ -80,12 +80,12 @@ class _Writer:
             inner = Path(FOLDERS[part.kind], f"{part.name}.{self._format}")
             (folder / inner).parent.mkdir(exist_ok=True)
             with open_output(folder / inner, compressed=False) as stream:
-                done.append(self._write(stream, part, named / inner))
+                done.append(self._write_part(stream, part, named / inner))
         return done
 
-    def _write(self, stream: BinaryStream, part: ExportPart, file: Path | None) -> ExportedType:
+    def _write_part(self, stream: BinaryStream, part: ExportPart, file: Path | None) -> ExportedType:
         rows, size, reported = self._rows, self._bytes, self._rows
-        for piece in self._encoding.encode(part, self._counted(part.batches(self._encoding.batch_bytes))):
+        for piece in self._encoding.encode(part, self._count_rows(part.batches(self._encoding.batch_bytes))):
             stream.write(piece)
             self._bytes += len(piece)
             self._exporting.advance(rows=self._rows - reported, size=len(piece))
@@ -93,7 +93,7 @@ class _Writer:
         self._exporting.advance(tasks=1)
         return ExportedType(part.kind, part.name, self._rows - rows, self._bytes - size, file)
 
-    def _counted(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _count_rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             self._rows += batch.num_rows
             yield batch

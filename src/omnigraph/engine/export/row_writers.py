@@ -36,7 +36,7 @@ def write_ndjson(
     encoder = msgspec.json.Encoder()
     names = [name for place, name in enumerate(part.schema.names) if not _is_end(part, place)]
     for batch in batches:
-        columns = [_column(part, batch, place) for place in range(batch.num_columns)]
+        columns = [_json_column(part, batch, place) for place in range(batch.num_columns)]
         data = zip(*(column for place, column in enumerate(columns) if not _is_end(part, place)), strict=True)
         records: list[dict[str, object]]
         if part.kind == "node":
@@ -57,7 +57,7 @@ def _is_end(part: ExportPart, place: int) -> bool:
     return part.kind == "edge" and place in (1, 2)
 
 
-def _column(part: ExportPart, batch: pa.RecordBatch, place: int) -> Sequence[Json]:
+def _json_column(part: ExportPart, batch: pa.RecordBatch, place: int) -> Sequence[Json]:
     column, type_ = batch.column(place), part.types[place]
     _require_finite(column, type_, f"{part.name}.{part.schema.field(place).name}")
     return blob_texts(column) if type_.scalar is Scalar.BLOB else column_to_json(column, type_)
@@ -115,9 +115,9 @@ _NEEDS_QUOTES = '[",\\r\\n]|^$'
 
 def write_csv(part: ExportPart, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
     """A line of names and one for each row; null is nothing at all, a list is JSON, quotes where needed."""
-    yield _lines([_quoted(pa.array([name])) for name in part.schema.names])
+    yield _join_lines([_quote_texts(pa.array([name])) for name in part.schema.names])
     for batch in batches:
-        lines = _lines([*map(_cells, batch.columns, part.types)])
+        lines = _join_lines([*map(_text_column, batch.columns, part.types)])
         _require_loadable_records(lines, batch, part)
         yield lines
 
@@ -128,7 +128,7 @@ def _require_loadable_records(lines: bytes, batch: pa.RecordBatch, part: ExportP
     if len(lines) <= limit:
         return
     for row in range(batch.num_rows):
-        size = len(_lines([*map(_cells, batch.slice(row, 1).columns, part.types)]))
+        size = len(_join_lines([*map(_text_column, batch.slice(row, 1).columns, part.types)]))
         if size > limit:
             raise ResourceLimitExceeded(
                 f"csv_record_bytes of '{part.name}'",
@@ -138,22 +138,22 @@ def _require_loadable_records(lines: bytes, batch: pa.RecordBatch, part: ExportP
             )
 
 
-def _cells(column: pa.Array, type_: ValueType) -> pa.Array:
+def _text_column(column: pa.Array, type_: ValueType) -> pa.Array:
     if type_.scalar is Scalar.BLOB:
         texts = pa.array(blob_texts(column), pa.string())
     elif type_.scalar in _PLAIN and not type_.is_list:
         texts = column.cast(pa.string())
     else:
         values = column_to_json(column, type_)
-        texts = pa.array([None if value is None else _text(value) for value in values], pa.string())
-    return _quoted(texts).fill_null(_NULL)
+        texts = pa.array([None if value is None else _cell_text(value) for value in values], pa.string())
+    return _quote_texts(texts).fill_null(_NULL)
 
 
-def _text(value: Json) -> str:
+def _cell_text(value: Json) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _quoted(texts: pa.Array) -> pa.Array:
+def _quote_texts(texts: pa.Array) -> pa.Array:
     """The texts, with quotes around those that would read as something else without."""
     within = pc.replace_substring(texts, '"', '""')
     return pc.if_else(
@@ -163,7 +163,7 @@ def _quoted(texts: pa.Array) -> pa.Array:
     )
 
 
-def _lines(columns: list[pa.Array]) -> bytes:
+def _join_lines(columns: list[pa.Array]) -> bytes:
     joined = pc.binary_join_element_wise(*columns, ",")
     return ("\n".join(joined.to_pylist()) + "\n").encode()
 

@@ -36,17 +36,17 @@ def new_file(at: Path, *, overwrite: bool) -> Iterator[Path]:
         elif at.exists() and not at.is_file():  # a device or a pipe, which a file would take away from others
             raise BadRequest(f"cannot write '{at}': it is no file", remedy="name a file")
         goal = resolve_link(at)
-        temporary = _beside(goal)
+        temporary = _hidden_name(goal)
         create_temporary(temporary, goal)
         try:
             yield temporary
             copy_permissions(goal, temporary)
-            _sync(temporary)
+            _sync_to_disk(temporary)
             if overwrite:
                 temporary.replace(goal)
             else:
                 _give_free_name(temporary, goal)
-            _sync(goal.parent)
+            _sync_to_disk(goal.parent)
         finally:
             # The first error is the one to report, not a leftover that cannot be removed.
             with suppress(OSError):
@@ -66,16 +66,16 @@ def new_folder(at: Path, *, overwrite: bool) -> Iterator[Path]:
         elif at.exists():
             _require_export(at)
         goal = resolve_link(at)
-        temporary = _beside(goal)
+        temporary = _hidden_name(goal)
         temporary.mkdir(0o700 if goal.exists() else 0o777)
         try:
             yield temporary
             for made in sorted(temporary.rglob("*"), reverse=True):
-                _sync(made)
+                _sync_to_disk(made)
             copy_permissions(goal, temporary)
-            _sync(temporary)
+            _sync_to_disk(temporary)
             _swap_in(temporary, goal, overwrite=overwrite)
-            _sync(goal.parent)
+            _sync_to_disk(goal.parent)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -108,10 +108,10 @@ def copy_permissions(goal: Path, new: Path) -> None:
 
 def _refuse_existing(at: Path) -> None:
     if os.path.lexists(at):
-        raise _taken(at)
+        raise _taken_error(at)
 
 
-def _taken(at: Path) -> BadRequest:
+def _taken_error(at: Path) -> BadRequest:
     return BadRequest(
         f"'{at}' exists already",
         remedy="choose another name, or replace it with --overwrite (`overwrite`)",
@@ -152,7 +152,7 @@ def _give_free_name(temporary: Path, at: Path) -> None:
     try:
         at.hardlink_to(temporary)
     except FileExistsError:
-        raise _taken(at) from None
+        raise _taken_error(at) from None
     except OSError:  # a file system without links
         _refuse_existing(at)
         temporary.rename(at)
@@ -162,7 +162,7 @@ def _swap_in(temporary: Path, at: Path, *, overwrite: bool) -> None:
     if not overwrite or not at.exists():
         temporary.rename(at)
         return
-    former = _beside(at)
+    former = _hidden_name(at)
     at.rename(former)
     try:
         temporary.rename(at)
@@ -172,12 +172,12 @@ def _swap_in(temporary: Path, at: Path, *, overwrite: bool) -> None:
     shutil.rmtree(former)
 
 
-def _beside(at: Path) -> Path:
+def _hidden_name(at: Path) -> Path:
     """A hidden name in the same folder, so that giving the real one is a single step."""
     return at.with_name(f".{at.name}-{secrets.token_hex(8)}")
 
 
-def _sync(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     """Sync a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -48,7 +48,7 @@ def write_id_hashes(job: LoadJob, name: str, hashes: Sequence[Hashes]) -> IdHash
 
 def are_distinct(job: LoadJob, files: Sequence[IdHashes], first: int, last: int) -> bool:
     """Whether no hash is there twice of those whose first byte is at least `first` and below `last`."""
-    parts = [_part(job, file, first, last) for file in files]
+    parts = [_read_part(job, file, first, last) for file in files]
     for byte in range(first, last):
         # Few at a time, which are in order much sooner than all together.
         found = np.concatenate(
@@ -63,7 +63,7 @@ def are_distinct(job: LoadJob, files: Sequence[IdHashes], first: int, last: int)
     return True
 
 
-def _part(job: LoadJob, file: IdHashes, first: int, last: int) -> Hashes:
+def _read_part(job: LoadJob, file: IdHashes, first: int, last: int) -> Hashes:
     begin, end = int(file.cuts[first]), int(file.cuts[last])
     body = read_scratch(job.id_hashes(file.name), begin * _SIZE, (end - begin) * _SIZE)
     return np.frombuffer(body, "<u8").astype(np.uint64, copy=False)
@@ -125,13 +125,13 @@ class BitmapBuilder:
 def read_union(job: LoadJob, files: Iterable[NumberBitmap]) -> Bits:
     """What is marked in any of the files."""
     found = np.zeros(0, np.uint8)
-    for bits in _read(job, list(files)):
+    for bits in _read_bitmaps(job, list(files)):
         fewer, found = sorted((found, bits), key=len)
         found[: fewer.size] |= fewer
     return found
 
 
-def _read(job: LoadJob, files: Sequence[NumberBitmap]) -> Iterator[Bits]:
+def _read_bitmaps(job: LoadJob, files: Sequence[NumberBitmap]) -> Iterator[Bits]:
     """One by one, and in a bucket, where each takes a while, several at a time; few are in memory."""
 
     def one(file: NumberBitmap) -> Bits:

@@ -79,14 +79,14 @@ class BreachLocator:
         """Those that have words; breaches about stored rows come last."""
         if not breaches:
             return
-        lines = [self._lines(one) for one in breaches]
+        lines = [self._read_lines(one) for one in breaches]
         group = np.repeat(np.arange(len(breaches)), [len(one.positions) for one in breaches])
         within = np.concatenate([np.arange(len(one.positions)) for one in breaches])
-        for at in self._order(breaches, lines, group).tolist():
+        for at in self._sort_order(breaches, lines, group).tolist():
             one, place = breaches[group[at]], int(within[at])
-            yield self._placed(one, place, int(lines[group[at]][place]))
+            yield self._locate_breach(one, place, int(lines[group[at]][place]))
 
-    def _order(self, breaches: Sequence[Breaches], lines: Sequence[Numbers], group: Numbers) -> Numbers:
+    def _sort_order(self, breaches: Sequence[Breaches], lines: Sequence[Numbers], group: Numbers) -> Numbers:
         """By file and line, then by type and rule; those about stored rows by type, rule and id."""
         files, far, ids = [], [], []
         for one, line in zip(breaches, lines, strict=True):
@@ -110,7 +110,7 @@ class BreachLocator:
     def _lines_before(self) -> Numbers:
         return np.array([self.before[one.item.number] for one in self.items], np.int64)
 
-    def _lines(self, one: Breaches) -> Numbers:
+    def _read_lines(self, one: Breaches) -> Numbers:
         """The lines of rows, counted from the beginning of their items."""
         known = one.positions != NO_ROW
         items, rows = split_positions(one.positions)
@@ -121,7 +121,7 @@ class BreachLocator:
             lines[chosen] = read_lines(self.job, number, staged, rows[chosen])
         return lines
 
-    def _placed(self, one: Breaches, place: int, line: int) -> LocatedBreach:
+    def _locate_breach(self, one: Breaches, place: int, line: int) -> LocatedBreach:
         entity, reason = one.ids[place].as_py(), one.reasons[place].as_py()
         name, position = format_entity(one.about or one.key, entity), int(one.positions[place])
         if position == NO_ROW:
@@ -167,30 +167,31 @@ class LargeLoad:
         self._left_out: list[Breaches] = []
         self._refused: Sequence[Breaches] = ()
         try:
-            self._items = self._staged(items)
+            self._items = self._stage_items(items)
         except BaseException:
             # The caller does not hold this load yet and cannot close it.
             self.close()
             raise
         self._places = BreachLocator(job, self._items, count_lines_before(self._items))
 
-    def _staged(self, given: Sequence[Item] | Sequence[StagedItem]) -> list[StagedItem]:
+    def _stage_items(self, given: Sequence[Item] | Sequence[StagedItem]) -> list[StagedItem]:
         """The items after the tasks have read them, unless others have done so before."""
         if staged := [one for one in given if isinstance(one, StagedItem)]:
             return staged
         items = [one for one in given if isinstance(one, Item)]
         size = sum(item.size for item in items)
-        with self._timed("read", len(items)) as counted, stage("read", size=size) as reading:
+        with self._time_stage("read", len(items)) as counted, stage("read", size=size) as reading:
             self.job.begin()
-            answers = self.runner.each("read", items, partial(_stage, job=self.job))
+            answers = self.runner.each("read", items, partial(_stage_in_task, job=self.job))
             found = sorted(_report_progress(answers, reading), key=lambda one: one.item.number)
-            counted.update(rows=_rows(found).total(), bytes=size)
+            counted.update(rows=_count_rows(found).total(), bytes=size)
         return found
 
     def counts(self) -> dict[str, int]:
         """The input rows of each type that are loaded."""
         return {
-            key: rows - len(self._dropped.get(key, ())) for key, rows in sorted(_rows(self._items).items())
+            key: rows - len(self._dropped.get(key, ()))
+            for key, rows in sorted(_count_rows(self._items).items())
         }
 
     @property
@@ -231,18 +232,18 @@ class LargeLoad:
         scope = CheckScope(self.runner, task, self._items, transaction.entry)
         self._dropped, self._losers, self._left_out, self._refused = {}, {}, [], ()
         while True:
-            with self._timed("check", len(self._items)):
-                checked = self._checked(scope)
+            with self._time_stage("check", len(self._items)):
+                checked = self._run_checks(scope)
             if not checked.breaches:
                 break
             if not self.skip_bad or any(one.final for one in checked.breaches):
                 self._refused = checked.breaches
-                raise self._rejection(checked.breaches)
+                raise self._build_rejection(checked.breaches)
             # Without these rows stored ones may count again that others relied on to go: start over.
-            self._drop(checked.breaches)
-        gone = _merge_dropped(self._dropped, checked.losers)
-        with self._timed("arrange", len(gone)):
-            effects = dict(self._effects(transaction, scope.keys, gone))
+            self._drop_rows(checked.breaches)
+        gone = _merge_positions(self._dropped, checked.losers)
+        with self._time_stage("arrange", len(gone)):
+            effects = dict(self._build_effects(transaction, scope.keys, gone))
         return PreparedWrite(
             "Load",
             effects,
@@ -256,16 +257,16 @@ class LargeLoad:
         """Who builds the indexes over loaded rows: the tasks of the load, if they run elsewhere."""
         return None if isinstance(self.runner, LocalRunner) else partial(build_parts_with, self.runner)
 
-    def _checked(self, scope: CheckScope) -> CheckResult:
-        out = _merge_dropped(self._dropped, self._losers)
+    def _run_checks(self, scope: CheckScope) -> CheckResult:
+        out = _merge_positions(self._dropped, self._losers)
         clear = ProvenTypes() if out else run_quick_checks(scope)
         shared = check_ids(scope, out, clear.ids)
         found = merge_breaches(breaches for one in shared for breaches in one.breaches)
         if found:
             return CheckResult(tuple(found), self._losers)
         # Out for good: a row does not come back when the later one with its id is left out.
-        self._losers = losers = _merge_dropped(self._losers, *(one.losers for one in shared))
-        counted = _merge_dropped(self._dropped, losers)
+        self._losers = losers = _merge_positions(self._losers, *(one.losers for one in shared))
+        counted = _merge_positions(self._dropped, losers)
         found = merge_breaches(check_uniques(scope, counted))
         if found:
             return CheckResult(tuple(found), losers)
@@ -273,19 +274,19 @@ class LargeLoad:
         ends = check_endpoints(scope, counted, released, clear.ends)
         return CheckResult(tuple(merge_breaches(ends.missing) or merge_breaches(ends.counts)), losers)
 
-    def _drop(self, breaches: Iterable[Breaches]) -> None:
+    def _drop_rows(self, breaches: Iterable[Breaches]) -> None:
         for one in breaches:
             self._left_out.append(one)
-            self._dropped = _merge_dropped(self._dropped, {one.key: one.rows})
+            self._dropped = _merge_positions(self._dropped, {one.key: one.rows})
 
     # --- what is written -------------------------------------------------------------------------
 
-    def _effects(
+    def _build_effects(
         self, transaction: Transaction, keys: Sequence[str], gone: Dropped
     ) -> Iterator[tuple[str, Effect]]:
         for key in keys:
             schema = transaction.targets[key].schema
-            kept = Pieces(self.job.pieces(key), schema, self._pieces(key, schema, gone.get(key)))
+            kept = Pieces(self.job.pieces(key), schema, self._remaining_pieces(key, schema, gone.get(key)))
             if self.mode is Mode.OVERWRITE:
                 if kept.rows or transaction.base.entries[key].row_count != 0:
                     yield key, ReplaceRows(kept)
@@ -297,7 +298,9 @@ class LargeLoad:
                     UpsertRows(match_pieces(self.runner, self.job, kept, transaction.base.entries[key])),
                 )
 
-    def _pieces(self, key: str, schema: pa.Schema, gone: NDArray[np.int64] | None) -> tuple[Piece, ...]:
+    def _remaining_pieces(
+        self, key: str, schema: pa.Schema, gone: NDArray[np.int64] | None
+    ) -> tuple[Piece, ...]:
         """The pieces of a type in input order; those with rows that do not count are rewritten."""
         staged = [(one.item.number, found) for one in self._items for found in one.types if found.key == key]
         if gone is None or not len(gone):
@@ -309,7 +312,7 @@ class LargeLoad:
 
     # --- what is wrong ---------------------------------------------------------------------------
 
-    def _rejection(self, breaches: Sequence[Breaches]) -> OmnigraphError:
+    def _build_rejection(self, breaches: Sequence[Breaches]) -> OmnigraphError:
         """A load that cannot be: a conflict when the first thing wrong is a stored id, else a list."""
         placed = list(islice(self._places.in_order(breaches), self.job.report_limit))
         reported, first = tuple(one.violation for one in placed), placed[0]
@@ -330,7 +333,7 @@ class LargeLoad:
         return LoadRejected(reported, total=counts.total(), counts=counts, remedy=remedy)
 
     @contextmanager
-    def _timed(self, name: str, tasks: int) -> Iterator[dict[str, int]]:
+    def _time_stage(self, name: str, tasks: int) -> Iterator[dict[str, int]]:
         begun = time.monotonic()
         counted: dict[str, int] = {}
         yield counted
@@ -344,14 +347,14 @@ class LargeLoad:
             _log.warning("the files of a load are left in '%s' for cleanup: %s", self.job.place, failure)
 
 
-def _stage(item: Item, job: LoadJob) -> StagedItem:
+def _stage_in_task(item: Item, job: LoadJob) -> StagedItem:
     """Stage an item; a task may outlive a load that was abandoned."""
     done = stage_item(item, job)
     job.require()
     return done
 
 
-def _rows(items: Iterable[StagedItem]) -> Counter[str]:
+def _count_rows(items: Iterable[StagedItem]) -> Counter[str]:
     """How many rows of each type are fine by themselves."""
     counts: Counter[str] = Counter()
     for one in items:
@@ -365,7 +368,7 @@ def _report_progress(answers: Iterable[StagedItem], reading: Stage) -> Iterator[
         yield one
 
 
-def _merge_dropped(*parts: Mapping[str, NDArray[np.int64]]) -> Dropped:
+def _merge_positions(*parts: Mapping[str, NDArray[np.int64]]) -> Dropped:
     keys = sorted({key for part in parts for key in part})
     return {key: np.unique(np.concatenate([part[key] for part in parts if key in part])) for key in keys}
 

@@ -102,11 +102,11 @@ class _Lines:
         while self._read < number:
             self._read, self._line = self._read + 1, next(self._lines, b"")
             if self._read == number and self._quotes:
-                self._line = self._record(self._line)
+                self._line = self._join_record(self._line)
         self.number = number
         return _json_or_text(self._line)
 
-    def _record(self, line: bytes) -> bytes:
+    def _join_record(self, line: bytes) -> bytes:
         """All lines of a record; one whose quotes do not pair up has refused the whole file before."""
         held, quotes = [line], line.count(b'"')
         while quotes % 2 and (following := next(self._lines, None)) is not None:
@@ -134,11 +134,11 @@ class _Rows:
             self._before += self._rows.num_rows
             self._rows = following
         row = self._rows.slice(number - self._before - 1, 1)
-        members = {name: _value(row.column(name)) for name in row.schema.names}
+        members = {name: _json_value(row.column(name)) for name in row.schema.names}
         return msgspec.Raw(msgspec.json.encode(members, enc_hook=str))
 
 
-def _value(column: pa.Array) -> Any:
+def _json_value(column: pa.Array) -> Any:
     """One value of a column, as JSON can hold it."""
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -280,7 +280,7 @@ class _Load:
         attempts = _Attempts(self, first.schema)
         if self.request.dry_run:
             attempts.prepare(first)
-            return self._result(attempts.strategy, None)
+            return self._build_result(attempts.strategy, None)
         if source is None:
             making: AbstractContextManager[bool] = nullcontext(False)
         else:
@@ -289,18 +289,18 @@ class _Load:
             making = create_branch_for_write(graph, author.branch, source, author.actor)
         with making as created:
             receipt = commit_write(graph, author, attempts)
-        return replace(self._result(attempts.strategy, receipt), branch_created=created)
+        return replace(self._build_result(attempts.strategy, receipt), branch_created=created)
 
     def read(self, schema: LiveSchema) -> LoadStrategy:
         """Read the inputs by a schema."""
         request, self.loading = self.request, None
         if self.staged is not None:
-            loading = self._staged(schema, self.staged)
+            loading = self._reuse_staged(schema, self.staged)
         else:
             # Whole files first: how many bytes there are decides who reads them, and in which parts.
             whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)
             self.items = whole
-            loading = self._loading(schema, whole)
+            loading = self._choose_strategy(schema, whole)
         self.loading = loading
         self.open_loads.enter_context(closing(loading))
         if loading.row_violation_counts and not request.skip_bad:
@@ -311,14 +311,14 @@ class _Load:
             raise LoadRejected(rejected, total=counts.total(), counts=counts, remedy=FIX_RECORDS)
         return loading
 
-    def _staged(self, schema: LiveSchema, staged: StagedLoad) -> LoadStrategy:
+    def _reuse_staged(self, schema: LiveSchema, staged: StagedLoad) -> LoadStrategy:
         if staged.schema_hash != schema.hash:
             raise ReadSetChanged("schema", expected=staged.schema_hash, actual=schema.hash)
         self.report = EngineReport("spark", "the rows were staged by tasks")
         request = self.request
         return LargeLoad(staged.job, LocalRunner(), staged.items, request.mode, skip_bad=request.skip_bad)
 
-    def _loading(self, schema: LiveSchema, whole: Sequence[Item]) -> LoadStrategy:
+    def _choose_strategy(self, schema: LiveSchema, whole: Sequence[Item]) -> LoadStrategy:
         request = self.request
         size = sum(item.size for item in whole)
         engine = self.choose(size) if self.choose is not None else None
@@ -360,7 +360,7 @@ class _Load:
         record_of = RecordFinder(self.items).of
         self.rejects.write((self.names.locate(one), record_of(one)) for one in found)
 
-    def _result(self, loading: LoadStrategy, receipt: Receipt | None) -> LoadResult:
+    def _build_result(self, loading: LoadStrategy, receipt: Receipt | None) -> LoadResult:
         reported = chain(loading.row_violations(), loading.skipped_violations())
         counts = loading.row_violation_counts + loading.skipped_counts
         return LoadResult(

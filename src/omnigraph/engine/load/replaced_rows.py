@@ -80,24 +80,24 @@ def match_pieces(runner: Runner, home: GraphReference, pieces: Pieces, entry: Ta
     if pieces.rows < WORTH:
         return pieces
     job = _Job(home, Pieces(pieces.place, pieces.schema, ()), entry)
-    found = _matches(runner, job, pieces, entry)
+    found = _match_rows(runner, job, pieces, entry)
     scattered = [
         (number, pieces.pieces[number], met)
         for number, met in enumerate(found)
         if len(met) not in (0, pieces.pieces[number].rows)
     ]
-    written = dict(runner.each("arrange", scattered, partial(_arranged, job)))
+    written = dict(runner.each("arrange", scattered, partial(_arrange_piece, job)))
     arranged = tuple(written.get(number, piece) for number, piece in enumerate(pieces.pieces))
     return Pieces(pieces.place, pieces.schema, arranged, PieceMatches(entry.version, tuple(found)))
 
 
-def _matches(runner: Runner, job: _Job, pieces: Pieces, entry: TableEntry) -> list[MatchedRows]:
+def _match_rows(runner: Runner, job: _Job, pieces: Pieces, entry: TableEntry) -> list[MatchedRows]:
     """The stored rows that each piece replaces."""
     items: list[_New | _Old] = [_New(number, piece) for number, piece in enumerate(pieces.pieces)]
-    items += _old(job.table())
+    items += _list_stored(job.table())
     rows = pieces.rows + (entry.row_count or 0)
     buckets = min(MAX_BUCKETS, max(runner.cores, -(-rows // _ROWS_PER_BUCKET)))
-    answers = runner.grouped("match", items, partial(_emit, job), _met, buckets, streamed=True)
+    answers = runner.grouped("match", items, partial(_emit_ids, job), _join_matches, buckets, streamed=True)
     met = pa.concat_tables([_REPLACED_SCHEMA.empty_table(), *answers]).sort_by(_POSITION)
     positions, row_ids, addresses = (met.column(name).to_numpy() for name in _REPLACED_SCHEMA.names)
     ends = np.searchsorted(positions, np.arange(len(pieces.pieces) + 1) << 32)
@@ -107,7 +107,7 @@ def _matches(runner: Runner, job: _Job, pieces: Pieces, entry: TableEntry) -> li
     ]
 
 
-def _old(table: Table) -> Iterator[_Old]:
+def _list_stored(table: Table) -> Iterator[_Old]:
     for some in group_by_rows(list_fragments(table), _ROWS_PER_TASK):
         yield _Old(tuple(one.id for one in some))
 
@@ -117,7 +117,7 @@ def _old(table: Table) -> Iterator[_Old]:
 _REPLACED_SCHEMA = pa.schema([(_POSITION, pa.int64()), (ROW, pa.uint64()), (ADDRESS, pa.uint64())])
 
 
-def _emit(job: _Job, item: _New | _Old) -> Iterator[KeyedRows]:
+def _emit_ids(job: _Job, item: _New | _Old) -> Iterator[KeyedRows]:
     if isinstance(item, _Old):
         yield KeyedRows(_OLD, read_keys(job.table(), item.fragments), ID)
         return
@@ -128,7 +128,7 @@ def _emit(job: _Job, item: _New | _Old) -> Iterator[KeyedRows]:
         yield KeyedRows(_NEW, pa.table({ID: batch.column(0), _POSITION: positions}), ID)
 
 
-def _met(rows: Mapping[str, pa.Table]) -> pa.Table:
+def _join_matches(rows: Mapping[str, pa.Table]) -> pa.Table:
     if _NEW not in rows or _OLD not in rows:
         return _REPLACED_SCHEMA.empty_table()
     return (
@@ -139,7 +139,7 @@ def _met(rows: Mapping[str, pa.Table]) -> pa.Table:
     )
 
 
-def _arranged(job: _Job, one: tuple[int, Piece, MatchedRows]) -> tuple[int, Piece]:
+def _arrange_piece(job: _Job, one: tuple[int, Piece, MatchedRows]) -> tuple[int, Piece]:
     number, piece, met = one
     return number, sort_piece(job.home.root.tables.access, job.one(piece), _met_first(met, piece.rows))
 

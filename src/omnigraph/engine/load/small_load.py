@@ -47,25 +47,25 @@ class SmallLoad:
         self._dropped: tuple[Faults, ...] = ()
         self._refused: tuple[Faults, ...] = ()
         begun = time.monotonic()
-        parts = list(self._parts(reader, items))
+        parts = list(self._read_parts(reader, items))
         self.nulls = sum_nulls(shaped for part in parts for shaped in part.shaped)
-        self._rows = collect_rows(parts, reader.targets, _files(items))
+        self._rows = collect_rows(parts, reader.targets, _name_files(items))
         read = sum(one.rows.num_rows for one in self._rows.values())
         size = sum(item.size for item in items)
         self.reports = [StageReport("read", len(items), time.monotonic() - begun, read, size)]
 
-    def _parts(self, reader: LoadReader, items: Sequence[Item]) -> Iterator[SplitRows]:
+    def _read_parts(self, reader: LoadReader, items: Sequence[Item]) -> Iterator[SplitRows]:
         reading = begin_stage("read", tasks=len(items), size=sum(item.size for item in items))
         seen = -1
         for found in read_files(items, reader):
             part, begun = found.rows, [item for item in found.items if item.file_number > seen]
             seen = found.items[-1].file_number
-            self._add(part.violations)
+            self._add_violations(part.violations)
             reading.advance(rows=part.lines, tasks=len(begun), size=sum(item.size for item in begun))
             yield part.without_violations()
         reading.end()
 
-    def _add(self, found: Sequence[Violation]) -> None:
+    def _add_violations(self, found: Sequence[Violation]) -> None:
         room = None if self._report_limit is None else max(0, self._report_limit - len(self._violations))
         self._violations += found[:room]
         self._counts.update(kinds_of(found))
@@ -89,13 +89,13 @@ class SmallLoad:
 
     def skipped_violations(self) -> Iterator[Violation]:
         """What is wrong with rows that were left out by those rules, in input order."""
-        return self._placed(to_violations(self._dropped, self._origins))
+        return self._locate_violations(to_violations(self._dropped, self._origins))
 
     def rejected_violations(self) -> Iterator[Violation]:
         """Why the load cannot be by those rules, when it was refused by one, in input order."""
-        return self._placed(to_violations(self._refused, self._origins))
+        return self._locate_violations(to_violations(self._refused, self._origins))
 
-    def _placed(self, found: Iterable[Violation]) -> Iterator[Violation]:
+    def _locate_violations(self, found: Iterable[Violation]) -> Iterator[Violation]:
         for one in found:
             item = None if one.file is None else self._items[one.file]
             yield one if item is None else item.placed([one])[0]
@@ -112,16 +112,18 @@ class SmallLoad:
         )
         self._dropped, self._refused = checked.dropped, checked.faults
         if checked.faults:
-            raise build_rejection(checked.faults, self._origins, MAX_REPORTED_VIOLATIONS, self._placed)
+            raise build_rejection(
+                checked.faults, self._origins, MAX_REPORTED_VIOLATIONS, self._locate_violations
+            )
         self.reports = [self.reports[0], StageReport("check", 1, time.monotonic() - begun)]
-        effects = _effects(checked.changes, self._mode, transaction.base.entries)
+        effects = _build_effects(checked.changes, self._mode, transaction.base.entries)
         return PreparedWrite("Load", effects, strict=self._mode is Mode.OVERWRITE, reads=transaction.reads)
 
     def counts(self) -> dict[str, int]:
         """The input rows of each type that are loaded."""
-        return {key: one.rows.num_rows - self._missing(key) for key, one in self._rows.items()}
+        return {key: one.rows.num_rows - self._count_dropped(key) for key, one in self._rows.items()}
 
-    def _missing(self, key: str) -> int:
+    def _count_dropped(self, key: str) -> int:
         rows = [faults.rows for faults in self._dropped if faults.target.key == key]
         return len(np.unique(np.concatenate(rows))) if rows else 0
 
@@ -129,13 +131,13 @@ class SmallLoad:
         """Nothing is left behind."""
 
 
-def _files(items: Sequence[Item]) -> list[str]:
+def _name_files(items: Sequence[Item]) -> list[str]:
     """The names of files by number; an empty file has no item and needs no name."""
     known = {item.file_number: item.file for item in items}
     return [known.get(number, "") for number in range(max(known, default=-1) + 1)]
 
 
-def _effects(changes: Changes, mode: Mode, entries: Mapping[str, TableEntry]) -> dict[str, Effect]:
+def _build_effects(changes: Changes, mode: Mode, entries: Mapping[str, TableEntry]) -> dict[str, Effect]:
     effects: dict[str, Effect] = {}
     for key, change in changes.items():
         if mode is Mode.OVERWRITE:

@@ -211,7 +211,7 @@ def _tables(data: Iterator[Any], type_name: str) -> Iterator[pa.Table | pa.Recor
         elif isinstance(first, Mapping):
             yield as_arrow([first, *islice(data, _ROWS_AT_ONCE - 1)])
         else:
-            raise _unreadable(first, type_name, " in an iterator")
+            raise _unreadable_input(first, type_name, " in an iterator")
 
 
 @contextmanager
@@ -242,11 +242,11 @@ def require_paths(data: Any, type_name: str | None) -> tuple[str | os.PathLike[s
     elif _may_be_paths(data, type_name):
         given = tuple(data)
     else:
-        raise _unreadable(data, type_name)
+        raise _unreadable_input(data, type_name)
     odd = [one for one in given if not isinstance(one, str | os.PathLike)]
     if odd:
         # Of a list that has rows as well, what is no row is to blame.
-        raise _unreadable(min(odd, key=lambda one: isinstance(one, Mapping)), type_name, " in a list")
+        raise _unreadable_input(min(odd, key=lambda one: isinstance(one, Mapping)), type_name, " in a list")
     for path in given:
         require_path(path)
     return given
@@ -258,7 +258,7 @@ def _may_be_paths(data: object, type_name: str | None) -> bool:
     return isinstance(data, Iterable) and not isinstance(data, Mapping | bytes)
 
 
-def _unreadable(what: object, type_name: str | None, where: str = "") -> BadRequest:
+def _unreadable_input(what: object, type_name: str | None, where: str = "") -> BadRequest:
     found = f"'{type(what).__name__}'{where}"
     rows = "a list of dictionaries, an Arrow table or stream, or a DataFrame"
     if type_name is not None:
@@ -356,12 +356,12 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
             return _from_pandas(data)
         if _is_rows(data):
             names = dict.fromkeys(name for row in data for name in row)
-            return pa.table({name: _column(name, [row.get(name) for row in data]) for name in names})
+            return pa.table({name: _build_column(name, [row.get(name) for row in data]) for name in names})
         if not hasattr(data, "__arrow_c_stream__") and (collect := _collect(data)) is not None:
             return as_arrow(collect())
         return pa.RecordBatchReader.from_stream(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
-        raise BadRequest(f"these rows cannot be read as Arrow: {_reason(failure)}") from failure
+        raise BadRequest(f"these rows cannot be read as Arrow: {_describe_reason(failure)}") from failure
 
 
 def _from_pandas(data: Any) -> pa.Table:
@@ -370,7 +370,7 @@ def _from_pandas(data: Any) -> pa.Table:
     except (OverflowError, pa.ArrowInvalid):
         # A column of Python integers, because one of them is missing or large.
         columns = {
-            name: _column(name, column.astype(object).where(column.notna(), None).tolist())
+            name: _build_column(name, column.astype(object).where(column.notna(), None).tolist())
             if column.dtype == object
             else pa.array(column, from_pandas=True)
             for name, column in data.items()
@@ -378,7 +378,7 @@ def _from_pandas(data: Any) -> pa.Table:
         return pa.table(columns)
 
 
-def _column(name: object, values: Sequence[object]) -> pa.Array:
+def _build_column(name: object, values: Sequence[object]) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as failure:
@@ -388,7 +388,7 @@ def _column(name: object, values: Sequence[object]) -> pa.Array:
         with suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
             return pa.array([_plain(value) for value in values])
         raise BadRequest(
-            f"the values of '{shorten_legibly(str(name))}' do not fit together: {_reason(failure)}",
+            f"the values of '{shorten_legibly(str(name))}' do not fit together: {_describe_reason(failure)}",
             remedy="give all rows values of one type",
         ) from failure
 
@@ -421,7 +421,7 @@ def _large_integers(name: object, values: Sequence[object]) -> pa.Array | None:
             "and no type of integers holds both",
             remedy="U64 has no values below 0, and I64 none over 9223372036854775807",
         )
-    formed = [_formed(value, form) for value in values]
+    formed = [_convert_value(value, form) for value in values]
     return pa.array(formed, pa.list_(kind) if lists else kind)
 
 
@@ -433,11 +433,11 @@ def _plain(value: object) -> object:
     return None if is_nan or type(value).__name__ in _MISSING_TYPES else value
 
 
-def _formed(value: Any, form: Form) -> Any:
+def _convert_value(value: Any, form: Form) -> Any:
     if isinstance(value, list | tuple):
-        return [_formed(item, form) for item in value]
+        return [_convert_value(item, form) for item in value]
     return None if value is None else form(value)
 
 
-def _reason(failure: Exception) -> str:
+def _describe_reason(failure: Exception) -> str:
     return str(failure).partition("\n")[0]

@@ -44,17 +44,17 @@ class ViolationWriter:
         """Note some more."""
         self.held += found
         while len(self.held) >= AT_ONCE:
-            self._write(self.held[:AT_ONCE])
+            self._write_file(self.held[:AT_ONCE])
             self.held = self.held[AT_ONCE:]
 
     def finish(self) -> int:
         """How many files there are in the end."""
         if self.held:
-            self._write(self.held)
+            self._write_file(self.held)
             self.held = []
         return self.files
 
-    def _write(self, some: list[Violation]) -> None:
+    def _write_file(self, some: list[Violation]) -> None:
         body = msgspec.msgpack.encode(some)
         write_scratch(self.job.root.objects, self.job.violations(self.item, self.files), body)
         self.files += 1

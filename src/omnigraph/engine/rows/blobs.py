@@ -53,7 +53,7 @@ def read_blobs(values: Sequence[object], name: str, field: pa.Field, refusal: Re
     faults: dict[int, str] = {}
     for row, value in enumerate(values):
         try:
-            stored.append(None if value is None else _stored(value, name, refusal))
+            stored.append(None if value is None else _parse_value(value, name, refusal))
         except InvalidValue as wrong:
             stored.append(None)
             faults[row] = wrong.message
@@ -72,7 +72,7 @@ def require_blob_bytes(rows: pa.Table) -> None:
                 raise InternalError(f"Blob property '{column.name}' has lost its bytes")
 
 
-def _stored(value: object, name: str, refusal: Refusal) -> dict[str, bytes | str]:
+def _parse_value(value: object, name: str, refusal: Refusal) -> dict[str, bytes | str]:
     if not isinstance(value, str):
         raise InvalidValue(f"blob property '{name}' must be a URI string or base64: prefixed data")
     if value.startswith(MANAGED):

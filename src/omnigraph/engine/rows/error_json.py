@@ -18,7 +18,7 @@ _VALUES = {kind.__name__: kind for kind in (Diagnostic, Violation)}
 
 def error_to_json(error: OmnigraphError) -> dict[str, Any]:
     """Return an error as plain values: its code, message and remedy, and its facts."""
-    public = _classes().values()
+    public = _classes_by_code().values()
     known: type[OmnigraphError] = next(
         (kind for kind in type(error).__mro__ if kind in public), InternalError
     )
@@ -30,7 +30,7 @@ def error_to_json(error: OmnigraphError) -> dict[str, Any]:
 
 def error_from_json(body: Mapping[str, Any]) -> OmnigraphError:
     """Return the error that plain values describe; raises for what `error_to_json` does not write."""
-    kind = _classes()[body["code"]]
+    kind = _classes_by_code()[body["code"]]
     error = kind.__new__(kind, str(body["message"]))
     facts = {str(name): _from_json(value) for name, value in body["facts"].items()}
     vars(error).update(facts, message=str(body["message"]), remedy=body["remedy"])
@@ -38,7 +38,7 @@ def error_from_json(body: Mapping[str, Any]) -> OmnigraphError:
 
 
 @cache
-def _classes() -> Mapping[str, type[OmnigraphError]]:
+def _classes_by_code() -> Mapping[str, type[OmnigraphError]]:
     """The public error classes by code."""
     kinds = [getattr(errors, name) for name in errors.__all__]
     return {kind.code: kind for kind in kinds if kind is not OmnigraphError}
@@ -69,7 +69,7 @@ def _from_json(value: Any) -> Any:
     return decode(content)
 
 
-def _record(kind: type[Any]) -> Callable[[Any], Any]:
+def _record_decoder(kind: type[Any]) -> Callable[[Any], Any]:
     return lambda fields: kind(**{name: _from_json(field) for name, field in fields.items()})
 
 
@@ -78,5 +78,5 @@ _DECODERS: Mapping[str, Callable[[Any], Any]] = {
     "dict": lambda pairs: {_from_json(name): _from_json(member) for name, member in pairs},
     "list": lambda items: [_from_json(item) for item in items],
     "tuple": lambda items: tuple(_from_json(item) for item in items),
-    **{name: _record(kind) for name, kind in _VALUES.items()},
+    **{name: _record_decoder(kind) for name, kind in _VALUES.items()},
 }

@@ -58,7 +58,7 @@ def compose_ids(parts: Sequence[pa.Array]) -> pa.Array:
     """The ids of rows from their rendered key values, as `compose_id` makes them; null if one is null."""
     if len(parts) == 1:
         return parts[0]
-    quoted = [pc.binary_join_element_wise('"', _escape(part), '"', "") for part in parts]
+    quoted = [pc.binary_join_element_wise('"', _escape_json(part), '"', "") for part in parts]
     return pc.binary_join_element_wise("[", pc.binary_join_element_wise(*quoted, ","), "]", "")
 
 
@@ -76,7 +76,7 @@ def _render_floats(column: pa.Array, type_: ValueType) -> pa.Array:
     return texts.take(coded.indices)
 
 
-def _escape(texts: pa.Array) -> pa.Array:
+def _escape_json(texts: pa.Array) -> pa.Array:
     """The texts as they stand between the quotes of JSON."""
     odd = pc.fill_null(pc.match_substring_regex(texts, _NEEDS_ESCAPE), False)
     if not pc.any(odd).as_py():
@@ -114,7 +114,7 @@ class LoadIds:
         if positions.size and not 0 <= int(positions.min()) <= int(positions.max()) <= MAX_POSITION:
             raise InvalidValue(f"position {int(positions.max())} in a file is beyond {MAX_POSITION}")
         salt = (self.salt + group) % GROUPS
-        return _ulids(self.milliseconds, (salt << 16) | number, positions)
+        return _build_ulids(self.milliseconds, (salt << 16) | number, positions)
 
 
 def generate_ids(count: int, milliseconds: int, entropy: bytes | None = None) -> pa.Array:
@@ -126,10 +126,10 @@ def generate_ids(count: int, milliseconds: int, entropy: bytes | None = None) ->
     halves = bits.reshape(count, 2, 5).astype(np.uint64)
     weights = np.uint64(1) << np.arange(32, -1, -8, dtype=np.uint64)
     numbers = (halves * weights).sum(axis=2, dtype=np.uint64)
-    return _ulids(milliseconds, numbers[:, 0], numbers[:, 1])
+    return _build_ulids(milliseconds, numbers[:, 0], numbers[:, 1])
 
 
-def _ulids(
+def _build_ulids(
     time: NDArray[np.uint64] | int,
     middle: NDArray[Any] | int,
     low: Numbers | NDArray[np.uint64],
@@ -140,16 +140,18 @@ def _ulids(
     if isinstance(time, int) and isinstance(middle, int):
         _write_rows(letters.view(_ROW).ravel(), time, middle, low.astype(np.int64, copy=False))
     else:
-        letters[:, :5] = _base32(time, 5)
-        letters[:, 5:9] = _base32(middle, 4)
-        letters[:, 9:] = _base32(low, 4)
+        letters[:, :5] = _encode_base32(time, 5)
+        letters[:, 5:9] = _encode_base32(middle, 4)
+        letters[:, 9:] = _encode_base32(low, 4)
     offsets = np.arange(count + 1, dtype=np.int32) * _ULID_LENGTH
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(letters))
 
 
 def _write_rows(rows: NDArray[np.void], time: int, middle: int, low: Numbers) -> None:
     """ULIDs that differ only in their last eight digits, four of which are looked up at a time."""
-    rows["common"] = np.concatenate([_base32(time, 5), _base32(middle, 4)]).view(np.dtype("V18"))[0]
+    rows["common"] = np.concatenate([_encode_base32(time, 5), _encode_base32(middle, 4)]).view(
+        np.dtype("V18")
+    )[0]
     rows["high"] = _four_digit_table()[low >> 20]
     rows["low"] = _four_digit_table()[low & 0xFFFFF]
 
@@ -162,7 +164,7 @@ def _four_digit_table() -> NDArray[np.uint32]:
     return table.view(np.uint32).ravel()
 
 
-def _base32(numbers: NDArray[Any] | int, pairs: int) -> NDArray[np.uint16]:
+def _encode_base32(numbers: NDArray[Any] | int, pairs: int) -> NDArray[np.uint16]:
     """The last digits of numbers, two at a time."""
     shifts = np.arange(10 * (pairs - 1), -1, -10, dtype=np.uint64)
     digits = (np.asarray(numbers).astype(np.uint64)[..., None] >> shifts) & np.uint64(1023)

@@ -96,7 +96,7 @@ def _convert_atoms(values: Sequence[Any], scalar: Scalar) -> pa.Array | None:
     target = arrow_type(ValueType(scalar))
     if scalar in (Scalar.STRING, Scalar.BOOL):
         return pa.array(values, target)  # Arrow takes no other kind for these
-    if scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(_first(values), str):
+    if scalar in (Scalar.DATE, Scalar.DATETIME) and isinstance(_first_value(values), str):
         texts = pa.array(values, pa.string())
         return _convert_dates(texts) if scalar is Scalar.DATE else _convert_datetimes(texts)
     kinds = set(map(type, values)) - {NoneType}
@@ -109,7 +109,7 @@ def _convert_atoms(values: Sequence[Any], scalar: Scalar) -> pa.Array | None:
     return pa.array(values, target if scalar in INTEGERS else _storage_integer(scalar)).view(target)
 
 
-def _first(values: Sequence[Any]) -> object:
+def _first_value(values: Sequence[Any]) -> object:
     return next((value for value in values if value is not None), None)
 
 
@@ -123,12 +123,12 @@ def _require_finite(found: pa.Array) -> pa.Array | None:
 
 def _convert_dates(texts: pa.Array) -> pa.Array | None:
     # Of ten characters Arrow takes nothing but YYYY-MM-DD.
-    return texts.cast(pa.date32()) if _lengths(texts) <= {10} else None
+    return texts.cast(pa.date32()) if _text_lengths(texts) <= {10} else None
 
 
 def _convert_datetimes(texts: pa.Array) -> pa.Array | None:
     target = arrow_type(ValueType(Scalar.DATETIME))
-    if _lengths(texts) <= _IN_UTC and pc.all(pc.ends_with(texts, "Z")).as_py():
+    if _text_lengths(texts) <= _IN_UTC and pc.all(pc.ends_with(texts, "Z")).as_py():
         return texts.cast(target)
     if pc.all(pc.match_substring_regex(texts, _ZONED)).as_py():
         found = texts.cast(pa.timestamp("us", "UTC"))
@@ -140,7 +140,7 @@ def _convert_datetimes(texts: pa.Array) -> pa.Array | None:
     return cut.cast(pa.timestamp("ms")).view(target)
 
 
-def _lengths(texts: pa.Array) -> set[int]:
+def _text_lengths(texts: pa.Array) -> set[int]:
     return set(pc.unique(pc.binary_length(texts)).to_pylist()) - {None}
 
 

@@ -143,11 +143,13 @@ class Lines:
             return same
         count = max(1, -(-(size - known) // _WORD))
         if count * _WORD <= size:
-            return self._same(constant, places, size - count * _WORD, count)
+            return self._same_words(constant, places, size - count * _WORD, count)
         # Not a number of whole words: the last one begins within the one before.
-        return self._same(constant, places, 0, size // _WORD) & self._same(constant, places, size - _WORD, 1)
+        return self._same_words(constant, places, 0, size // _WORD) & self._same_words(
+            constant, places, size - _WORD, 1
+        )
 
-    def _same(self, constant: bytes, places: Numbers, at: int, count: int) -> Flags:
+    def _same_words(self, constant: bytes, places: Numbers, at: int, count: int) -> Flags:
         """At which of the places so many words are those of the constant, from a byte of it on."""
         wanted = np.frombuffer(constant, np.uint64, count, at)
         first, *others = self._words_at(places + at if at else places, count)
@@ -224,7 +226,7 @@ class TypeDecoder:
         while pieces:
             piece = pieces.pop()
             text = lines.text(piece)
-            objects = self._objects(text)
+            objects = self._decode_objects(text)
             if len(objects) == piece.size:
                 columns, doubtful = self._read_columns(objects, piece, text, lines)
                 found.append(columns)
@@ -235,7 +237,7 @@ class TypeDecoder:
                 left.append(piece)
         return [columns for columns in found if columns.numbers.size], left
 
-    def _objects(self, text: bytes) -> Sequence[Any]:
+    def _decode_objects(self, text: bytes) -> Sequence[Any]:
         try:
             return self.json.decode_lines(text)
         except UNDECODABLE:
@@ -247,7 +249,7 @@ class TypeDecoder:
         """Return the columns of the objects, and the numbers of lines that may repeat a member."""
         data = [each.data for each in objects]
         columns = {
-            name: list(map(attrgetter(_field(place)), data))
+            name: list(map(attrgetter(_field_name(place)), data))
             for place, name in enumerate((*self.properties, ID))
         }
         absent = {name: values.count(UNSET) for name, values in columns.items()}
@@ -262,9 +264,9 @@ class TypeDecoder:
         colons = member_colons(text)
         if colons.size == most * len(data) - data.count(self.no_data) - sum(absent.values()):
             return raw, numbers[:0]
-        decoded = most - _places(data, self.no_data)
+        decoded = most - _flag_matches(data, self.no_data)
         for values in columns.values():
-            decoded -= _places(values, UNSET)
+            decoded -= _flag_matches(values, UNSET)
         ends = np.cumsum(lines.sizes[numbers] + 1)
         written = np.bincount(np.searchsorted(ends, colons, "right"), minlength=len(data))
         return raw.filter(written == decoded), numbers[written != decoded]
@@ -276,7 +278,7 @@ def _with_nulls(values: list[Any], absent: int) -> list[Any]:
     return [None if value is UNSET else value for value in values] if absent else values
 
 
-def _places(values: Sequence[Any], wanted: object) -> Numbers:
+def _flag_matches(values: Sequence[Any], wanted: object) -> Numbers:
     """1 where the value is this object, and 0 elsewhere."""
     return np.fromiter((value is wanted for value in values), np.int64, len(values))
 
@@ -284,7 +286,7 @@ def _places(values: Sequence[Any], wanted: object) -> Numbers:
 @lru_cache(maxsize=1024)
 def make_decoder(properties: tuple[str, ...], *, is_edge: bool) -> TypeDecoder:
     """The decoder of a type with these properties."""
-    names = {_field(place): name for place, name in enumerate((*properties, ID))}
+    names = {_field_name(place): name for place, name in enumerate((*properties, ID))}
     # Instances are compared as objects, and hold nothing that could hold them.
     options: dict[str, Any] = {"forbid_unknown_fields": True, "eq": False, "gc": False}
     data = msgspec.defstruct("Data", [(field, Any, UNSET) for field in names], rename=names, **options)
@@ -301,7 +303,7 @@ def make_decoder(properties: tuple[str, ...], *, is_edge: bool) -> TypeDecoder:
     return TypeDecoder(msgspec.json.Decoder(record), no_data, properties, is_edge)
 
 
-def _field(place: int) -> str:
+def _field_name(place: int) -> str:
     """A name for what may have any name in a text."""
     return f"member_{place}"
 

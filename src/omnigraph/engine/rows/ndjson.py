@@ -167,7 +167,7 @@ class LineReader:
         self.violations: list[Violation] = []
         self._catalog = catalog
         self._groups: dict[str, _Group] = {}
-        self._nodes = {name: self._group(f"node:{name}", node) for name, node in catalog.nodes.items()}
+        self._nodes = {name: self._group_of(f"node:{name}", node) for name, node in catalog.nodes.items()}
         self._edges: dict[str, _Group | None] = {}
 
     def read_together(self, lines: Lines) -> Numbers:
@@ -181,7 +181,7 @@ class LineReader:
                 break
             first = int(left[0])
             head = _HEAD.match(lines.data, int(lines.starts[first]), int(lines.ends[first]))
-            group = None if head is None else self._named(head[1].decode(), head[2].decode())
+            group = None if head is None else self._group_by_name(head[1].decode(), head[2].decode())
             if head is None or group is None:
                 rest.append(left[:1])
                 left = left[1:]
@@ -206,15 +206,15 @@ class LineReader:
             try:
                 record = decode(line)
             except UNDECODABLE:
-                self._closely(number, line)
+                self._read_closely(number, line)
                 continue
-            if not self._took(number, line, record):
-                self._closely(number, line)
+            if not self._take_record(number, line, record):
+                self._read_closely(number, line)
 
     def read_rows(self, lines: Lines, key: str) -> None:
         """Take or refuse lines that hold the properties of one type, and the ends of edges."""
         kind, _, name = key.partition(":")
-        group = self._named("type" if kind == "node" else kind, name)
+        group = self._group_by_name("type" if kind == "node" else kind, name)
         assert group is not None, "a load of rows names a type that exists"
         whole = [each for each, type_ in group.properties.items() if type_.scalar in INTEGERS]
         for number in np.flatnonzero(~lines.blank()).tolist():
@@ -222,7 +222,7 @@ class LineReader:
             try:
                 record = _strict_json(lines.line(number), place)
                 if not isinstance(record, dict):
-                    _refuse(place, "a row must be one JSON object")
+                    _refuse_at(place, "a row must be one JSON object")
                 ends = _take_ends(record, group, place) if group.is_edge else ()
             except _BadLine as wrong:
                 self.violations.append(Violation(self.split.file, place, None, str(wrong)))
@@ -235,9 +235,9 @@ class LineReader:
 
     def parsed(self, lines: Lines) -> ParsedSplit:
         """What all lines raw."""
-        return ParsedSplit(tuple(self._records(lines)), tuple(self.violations), len(lines))
+        return ParsedSplit(tuple(self._collect_records(lines)), tuple(self.violations), len(lines))
 
-    def _records(self, lines: Lines) -> Iterator[TypeRecords]:
+    def _collect_records(self, lines: Lines) -> Iterator[TypeRecords]:
         split = self.split
         for key in sorted(self._groups):
             group = self._groups[key]
@@ -254,7 +254,7 @@ class LineReader:
             place = raw.numbers + split.first_line, lines.starts[raw.numbers] + split.offset
             yield TypeRecords(key, raw, *place, split.file, split.file_number)
 
-    def _took(self, number: int, line: bytes, record: _Line) -> bool:
+    def _take_record(self, number: int, line: bytes, record: _Line) -> bool:
         """Whether a decoded line is a record without any flaw; it is then in its group."""
         if record.data is UNSET:
             data, members = _NO_DATA, 1
@@ -281,14 +281,14 @@ class LineReader:
         group.data.append(data)
         return True
 
-    def _closely(self, number: int, line: bytes) -> None:
+    def _read_closely(self, number: int, line: bytes) -> None:
         """A line that is blank, wrong, or right in an unusual way."""
         if not line.strip(_BLANK):
             return
         place = self.split.first_line + number
         try:
             record = _strict_json(line, place)
-            group, kind = self._owner(record, place)
+            group, kind = self._find_group(record, place)
         except _BadLine as wrong:
             self.violations.append(Violation(self.split.file, place, None, str(wrong)))
             return
@@ -298,31 +298,33 @@ class LineReader:
             group.sources.append(record["from"])
             group.targets.append(record["to"])
 
-    def _owner(self, record: object, place: int) -> tuple[_Group, str]:
+    def _find_group(self, record: object, place: int) -> tuple[_Group, str]:
         """The group a record belongs to; fails with the first thing that is wrong with it."""
         if not isinstance(record, dict):
-            _refuse(place, "graph batch record must be one JSON object")
+            _refuse_at(place, "graph batch record must be one JSON object")
         kinds = [kind for kind in _ALLOWED if kind in record]
         if len(kinds) != 1:
-            _refuse(place, "graph batch record must contain exactly one of 'type' or 'edge'")
+            _refuse_at(place, "graph batch record must contain exactly one of 'type' or 'edge'")
         kind = kinds[0]
         for name in record:
             if name in RESERVED:
-                _refuse(place, f"top-level field '{name}' is reserved physical state")
+                _refuse_at(place, f"top-level field '{name}' is reserved physical state")
             if name not in _ALLOWED[kind]:
-                _refuse(place, f"unknown top-level graph batch field '{shorten_legibly(name)}'")
+                _refuse_at(place, f"unknown top-level graph batch field '{shorten_legibly(name)}'")
         for name in _ALLOWED[kind]:
             _check_member(record, name, place)
         name = record[kind]
-        group = self._named(kind, name)
+        group = self._group_by_name(kind, name)
         if group is None:
-            _refuse(place, f"unknown {'node' if kind == 'type' else 'edge'} type '{shorten_legibly(name)}'")
+            _refuse_at(
+                place, f"unknown {'node' if kind == 'type' else 'edge'} type '{shorten_legibly(name)}'"
+            )
         for reserved in (SOURCE, TARGET):
             if kind == "edge" and reserved in record.get("data", _NO_DATA):
-                _refuse(place, f"edge data field '{reserved}' is reserved structural state")
+                _refuse_at(place, f"edge data field '{reserved}' is reserved structural state")
         return group, kind
 
-    def _named(self, kind: str, name: str) -> _Group | None:
+    def _group_by_name(self, kind: str, name: str) -> _Group | None:
         return self._nodes.get(name) if kind == "type" else self._edge_group(name)
 
     def _edge_group(self, name: str) -> _Group | None:
@@ -330,10 +332,10 @@ class LineReader:
             return self._edges[name]
         except KeyError:
             edge = self._catalog.find_edge(name)
-            found = self._edges[name] = None if edge is None else self._group(f"edge:{edge.name}", edge)
+            found = self._edges[name] = None if edge is None else self._group_of(f"edge:{edge.name}", edge)
             return found
 
-    def _group(self, key: str, owner: NodeType | EdgeType) -> _Group:
+    def _group_of(self, key: str, owner: NodeType | EdgeType) -> _Group:
         types = {name: declared.type for name, declared in owner.properties.items()}
         new = _Group(key, isinstance(owner, EdgeType), types)
         return self._groups.setdefault(key, new)
@@ -344,17 +346,17 @@ def format_json(value: object) -> str:
     return shorten_legibly(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
-def _refuse(place: int, reason: str) -> NoReturn:
+def _refuse_at(place: int, reason: str) -> NoReturn:
     raise _BadLine(f"line {place}: {reason}")
 
 
 def _check_member(record: Mapping[str, Any], name: str, place: int) -> None:
     if name not in record:
         if name != "data":
-            _refuse(place, f"graph batch record requires field '{name}'")
+            _refuse_at(place, f"graph batch record requires field '{name}'")
     elif not isinstance(record[name], dict if name == "data" else str):
         wanted = "an object" if name == "data" else "a string"
-        _refuse(place, f"graph batch field '{name}' must be {wanted}, got {format_json(record[name])}")
+        _refuse_at(place, f"graph batch field '{name}' must be {wanted}, got {format_json(record[name])}")
 
 
 def _take_ends(record: dict[str, Any], group: _Group, place: int) -> tuple[str, str]:
@@ -363,12 +365,12 @@ def _take_ends(record: dict[str, Any], group: _Group, place: int) -> tuple[str, 
     for names in (("from", SOURCE, "source"), ("to", TARGET, "target")):
         found = next((name for name in names if name in record and name not in group.properties), None)
         if found is None:
-            _refuse(place, f"graph batch record requires field '{names[0]}'")
+            _refuse_at(place, f"graph batch record requires field '{names[0]}'")
         value = record.pop(found)
         if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if not isinstance(value, str):
-            _refuse(place, f"graph batch field '{names[0]}' must be a string, got {format_json(value)}")
+            _refuse_at(place, f"graph batch field '{names[0]}' must be a string, got {format_json(value)}")
         ends.append(value)
     return ends[0], ends[1]
 
@@ -386,7 +388,7 @@ def _strict_json(line: bytes, place: int) -> Any:
         value = msgspec.json.decode(line)
         _loose_json(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        reason = _why(line, error)
+        reason = _explain_error(line, error)
     except _Repeated as repeated:
         reason = f"duplicate JSON member '{shorten_legibly(str(repeated))}'"
     else:
@@ -394,7 +396,7 @@ def _strict_json(line: bytes, place: int) -> Any:
     raise _BadLine(f"invalid strict JSON at line {place}: {reason}")
 
 
-def _why(line: bytes, error: Exception) -> str:
+def _explain_error(line: bytes, error: Exception) -> str:
     if line.startswith(_BYTE_ORDER_MARK):
         return "a byte-order mark is not allowed"
     if isinstance(error, UnicodeDecodeError):

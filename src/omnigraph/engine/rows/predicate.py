@@ -103,21 +103,21 @@ def bind_predicate(predicate: Predicate, bindings: Bindings) -> Test:
     """The predicate with its constants in the type of the column they meet."""
     match predicate:
         case NullCheck(argument=argument, negated=negated):
-            return Presence(_column(argument)[0], present=negated)
+            return Presence(_column_of(argument)[0], present=negated)
         case Compare(op=op, left=left, right=right):
             if _is_column(left):
-                return _bind_comparison(left, op, _constant(right, bindings))
-            return _bind_comparison(right, _FLIPPED[op], _constant(left, bindings))
+                return _bind_comparison(left, op, _evaluate_constant(right, bindings))
+            return _bind_comparison(right, _FLIPPED[op], _evaluate_constant(left, bindings))
         case InList(argument=argument, items=items):
-            return _bind_one_of(argument, _constant(items, bindings))
+            return _bind_one_of(argument, _evaluate_constant(items, bindings))
         case Has(items=items, item=item):
-            found = _constant(item, bindings)
+            found = _evaluate_constant(item, bindings)
             return _bind_one_of(items, None if found is None else (found,))
         case TextTest(op=affix, text=text, part=part):
-            found = _constant(part, bindings)
+            found = _evaluate_constant(part, bindings)
             if not isinstance(found, str):
                 return MatchesNothing()
-            return TextMatch(_column(text)[0], found, affix)
+            return TextMatch(_column_of(text)[0], found, affix)
     raise InternalError(f"a mutation cannot select rows by {type(predicate).__name__}")
 
 
@@ -125,7 +125,7 @@ def _is_column(term: Term) -> bool:
     return isinstance(term, Prop | EntityId)
 
 
-def _column(term: Term) -> tuple[str, ValueType]:
+def _column_of(term: Term) -> tuple[str, ValueType]:
     match term:
         case Prop(name=name, type=type_):
             return name, type_
@@ -134,7 +134,7 @@ def _column(term: Term) -> tuple[str, ValueType]:
     raise InternalError(f"a mutation selects rows by their columns, not by {type(term).__name__}")
 
 
-def _constant(term: Term, bindings: Bindings) -> Any:
+def _evaluate_constant(term: Term, bindings: Bindings) -> Any:
     match term:
         case Const(value=value, type=type_):
             is_moment = type_.scalar in (Scalar.DATE, Scalar.DATETIME)
@@ -149,7 +149,7 @@ def _constant(term: Term, bindings: Bindings) -> Any:
 
 
 def _bind_comparison(term: Term, op: RelationOp, value: Stored) -> Test:
-    column, type_ = _column(term)
+    column, type_ = _column_of(term)
     if value is None:
         return MatchesNothing()
     if isinstance(value, tuple):
@@ -162,7 +162,7 @@ def _bind_comparison(term: Term, op: RelationOp, value: Stored) -> Test:
 
 
 def _bind_one_of(term: Term, values: Sequence[Any] | None) -> Test:
-    column, type_ = _column(term)
+    column, type_ = _column_of(term)
     single = Prop("", column, type_.item) if type_.is_list else term
     tests = [_bind_comparison(single, "=", value) for value in values or ()]
     found = dict.fromkeys(test.value for test in tests if isinstance(test, Comparison))
@@ -175,7 +175,7 @@ def _out_of_range(test: Comparison, *, above: bool) -> Test:
     return Presence(test.column) if passes else MatchesNothing()
 
 
-def _unrepresentable(test: Comparison, below: float) -> Test:
+def _compare_out_of_range(test: Comparison, below: float) -> Test:
     """A comparison with a number that the column cannot hold, right above one that it can."""
     match test.op:
         case "=":
@@ -199,7 +199,7 @@ def _bind_to_integer(test: Comparison) -> Test:
     return (
         Comparison(test.column, test.type, test.op, whole)
         if whole == value
-        else _unrepresentable(test, whole)
+        else _compare_out_of_range(test, whole)
     )
 
 
@@ -216,7 +216,7 @@ def _bind_to_float(test: Comparison) -> Test:
     if isinstance(exact, float) or int(nearest) == exact:
         return Comparison(test.column, test.type, test.op, float(nearest))
     below = nearest if int(nearest) < exact else np.nextafter(nearest, width(-math.inf))
-    return _unrepresentable(test, float(below))
+    return _compare_out_of_range(test, float(below))
 
 
 # --- asking Arrow --------------------------------------------------------------------------------

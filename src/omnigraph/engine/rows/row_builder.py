@@ -64,12 +64,12 @@ def build_rows(
     """The rows that records say, with everything checked that needs no other row."""
     raw = records.raw
     cells = {
-        declared.name: _cells(raw.columns[declared.name], target, declared, external)
+        declared.name: _parse_cells(raw.columns[declared.name], target, declared, external)
         for declared in target.owner.properties.values()
     }
     ends = {}
     if target.kind == "edge":
-        ends = {SOURCE: _texts(raw.sources), TARGET: _texts(raw.targets)}
+        ends = {SOURCE: _text_column(raw.sources), TARGET: _text_column(raw.targets)}
     given, wrong = _given_ids(raw.ids, target)
     origin = Origin(records.file, records.file_number, records.lines, records.offsets)
     return build_rows_from_columns(
@@ -104,14 +104,14 @@ def build_rows_from_columns(
     for place, declared in enumerate(target.owner.properties.values()):
         own = cells[declared.name]
         found += ((row, place, reason) for row, reason in own.faults.items())
-        found += ((row, place, reason) for row, reason in _missing(own, declared))
+        found += ((row, place, reason) for row, reason in _find_nulls(own, declared))
     places = {name: place for place, name in enumerate(target.owner.properties)}
     found += ((it.row, places[it.column], it.reason) for it in find_value_faults(columns, target))
-    array, generated, wrong = _ids(given, origin, target, ids, columns)
-    return _clean(origin, target, {**columns, **ends, ID: array}, generated, found + wrong)
+    array, generated, wrong = _build_ids(given, origin, target, ids, columns)
+    return _keep_checked(origin, target, {**columns, **ends, ID: array}, generated, found + wrong)
 
 
-def _clean(
+def _keep_checked(
     origin: Origin, target: TableType, columns: Mapping[str, pa.Array], generated: Flags, faults: list[Fault]
 ) -> CheckedRows:
     arrays = [columns[name] for name in target.schema.names]
@@ -150,18 +150,18 @@ def _field_faults(raw: RawColumns, target: TableType) -> list[Fault]:
     ]
 
 
-def _texts(values: Values) -> pa.Array:
+def _text_column(values: Values) -> pa.Array:
     return values if isinstance(values, pa.Array) else pa.array(values, pa.string())
 
 
-def _cells(values: Values, target: TableType, declared: Property, external: Refusal) -> ParsedColumn:
+def _parse_cells(values: Values, target: TableType, declared: Property, external: Refusal) -> ParsedColumn:
     name = declared.name
     if declared.type.scalar is Scalar.BLOB:
         return read_blobs(to_objects(values), name, target.schema.field(name), external)
     return parse_column(values, name, declared.type)
 
 
-def _missing(cells: ParsedColumn, declared: Property) -> list[tuple[int, str]]:
+def _find_nulls(cells: ParsedColumn, declared: Property) -> list[tuple[int, str]]:
     """Rows without a value that must have one; a value that does not fit has its own fault."""
     if declared.type.nullable or not cells.array.null_count:
         return []
@@ -174,14 +174,14 @@ def _missing(cells: ParsedColumn, declared: Property) -> list[tuple[int, str]]:
     return [(row, reason) for row in rows if row not in cells.faults]
 
 
-def _ids(
+def _build_ids(
     given: pa.Array | None, origin: Origin, target: TableType, ids: IdSource, columns: Mapping[str, pa.Array]
 ) -> tuple[pa.Array, Flags, list[Fault]]:
     """The ids of rows, which of them are new ones, and what is wrong with the given ones."""
     if target.identity:
         types = target.owner.properties
         array = compose_ids([render_keys(columns[name], types[name].type) for name in target.identity])
-        return array, np.zeros(len(array), np.bool_), _mismatches(given, array, target)
+        return array, np.zeros(len(array), np.bool_), _find_mismatches(given, array, target)
     if given is not None and not given.null_count:
         return given, np.zeros(len(given), np.bool_), []
     new = ids.ids(origin.file_number, origin.positions)
@@ -207,7 +207,7 @@ def _given_ids(given: Values | None, target: TableType) -> tuple[pa.Array | None
     return None if all(text is None for text in texts) else pa.array(texts, pa.string()), faults
 
 
-def _mismatches(given: pa.Array | None, keyed: pa.Array, target: TableType) -> list[Fault]:
+def _find_mismatches(given: pa.Array | None, keyed: pa.Array, target: TableType) -> list[Fault]:
     if given is None:
         return []
     other = pc.fill_null(pc.not_equal(given, keyed), False)
@@ -215,13 +215,13 @@ def _mismatches(given: pa.Array | None, keyed: pa.Array, target: TableType) -> l
         (
             row,
             OWN_ID,
-            _mismatch(target, given[row].as_py(), keyed[row].as_py()),
+            _describe_mismatch(target, given[row].as_py(), keyed[row].as_py()),
         )
         for row in np.flatnonzero(other.to_numpy(zero_copy_only=False)).tolist()
     ]
 
 
-def _mismatch(target: TableType, given: str, keyed: str) -> str:
+def _describe_mismatch(target: TableType, given: str, keyed: str) -> str:
     return (
         f"node {target.name} explicit id '{shorten_legibly(given)}' "
         f"does not match its canonical @key id '{shorten_legibly(keyed)}'"
@@ -245,10 +245,10 @@ class LoadReader:
 
     def read(self, split: Split) -> SplitRows:
         """The rows of a split."""
-        with _collection_paused():
-            return self._read(split)
+        with _pause_collection():
+            return self._read_split(split)
 
-    def _read(self, split: Split) -> SplitRows:
+    def _read_split(self, split: Split) -> SplitRows:
         parsed = parse_split(split, self.accepted.catalog, self.limits)
         shaped = [
             build_rows(found, self.targets[found.key], self.ids, external=self.external)
@@ -260,7 +260,7 @@ class LoadReader:
 
 
 @contextmanager
-def _collection_paused() -> Iterator[None]:
+def _pause_collection() -> Iterator[None]:
     """Without the search for cycles: a split is a great many objects for a moment, and none is in one."""
     was_on = gc.isenabled()
     gc.disable()
@@ -305,10 +305,10 @@ def collect_rows(
     for part in parts:
         for shaped in part.shaped:
             found.setdefault(shaped.key, []).append(shaped)
-    return {key: _concat(targets[key], found[key], names) for key in sorted(found)}
+    return {key: _concat_parts(targets[key], found[key], names) for key in sorted(found)}
 
 
-def _concat(target: TableType, parts: list[CheckedRows], files: tuple[str, ...]) -> LoadRows:
+def _concat_parts(target: TableType, parts: list[CheckedRows], files: tuple[str, ...]) -> LoadRows:
     numbers = [np.broadcast_to(np.int64(part.file_number), part.count) for part in parts]
     return LoadRows(
         target,

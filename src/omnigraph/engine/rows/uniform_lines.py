@@ -45,7 +45,7 @@ def read_literals(lines: Lines, begins: Numbers, ends: Numbers, type_: ValueType
     if type_.is_list:
         return None
     if type_.scalar is Scalar.BOOL:
-        return _flags(lines, begins, ends)
+        return _parse_flags(lines, begins, ends)
     try:
         if type_.scalar in INTEGERS:
             return _Written(lines, begins, ends).integers()
@@ -66,7 +66,7 @@ def _with_nulls(
     return None if found is None else found.take(pa.array(np.cumsum(~nothing) - 1, mask=nothing))
 
 
-def _flags(lines: Lines, begins: Numbers, ends: Numbers) -> pa.Array | None:
+def _parse_flags(lines: Lines, begins: Numbers, ends: Numbers) -> pa.Array | None:
     sizes = ends - begins
     true = lines.having(b"true", begins) & (sizes == len("true"))
     false = lines.having(b"false", begins) & (sizes == len("false"))
@@ -96,14 +96,14 @@ class _Written:
 
     def floats(self) -> pa.Array | None:
         texts = self._texts
-        if not self._is_plain() and not _all(pc.match_substring_regex(texts, _NUMBER)):
+        if not self._is_plain() and not _are_all_true(pc.match_substring_regex(texts, _NUMBER)):
             return None
         # Integers are read as such: without a sign of zero, and in all their digits.
         odd = (self._sizes > _EXACT_DIGITS) | (self._zero & self._negative & (self._sizes == len("-0")))
         if odd.any() and pc.any(pc.match_substring_regex(texts.filter(pa.array(odd)), _WHOLE)).as_py():
             return None
         found = texts.cast(pa.float64())
-        return found if _all(pc.is_finite(found)) else None
+        return found if _are_all_true(pc.is_finite(found)) else None
 
     def _is_plain(self) -> bool:
         """Whether whatever Arrow takes of these texts is written as JSON wants numbers to be."""
@@ -120,7 +120,7 @@ def _are_digits(letters: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> bool:
     return bool(((letters >= _ZERO) & (letters <= _NINE)).all())
 
 
-def _all(flags: pa.Array) -> bool:
+def _are_all_true(flags: pa.Array) -> bool:
     """Whether a flag is set wherever there is one."""
     return pc.all(flags).as_py() is not False
 
@@ -177,14 +177,14 @@ class Layout:
             same &= lines.having(constant, begin, 0 if place else known)
             if place:
                 # No value is shorter than it can be, so that each constant begins behind the one before.
-                same &= begin - begins[-1] >= len(self.constants[place - 1]) + self._least(place - 1)
+                same &= begin - begins[-1] >= len(self.constants[place - 1]) + self._least_size(place - 1)
             begins.append(begin)
         same &= begins[-1] + len(self.constants[-1]) == lines.ends[numbers]
         if same.all():
             return numbers, begins
         return numbers[same], [begin[same] for begin in begins]
 
-    def _least(self, value: int) -> int:
+    def _least_size(self, value: int) -> int:
         return 0 if self.values[value].is_text else 1
 
 
@@ -243,16 +243,18 @@ class _LayoutParser:
     def record(self) -> bool:
         kind = b"edge" if self._is_edge else b"type"
         wanted = {kind, *_ENDS} if self._is_edge else {kind}
-        if not self._skip(_OPENING):
+        if not self._skip_pattern(_OPENING):
             return False
-        while self._envelope(kind):
-            if self._skip(_NEXT):
+        while self._take_envelope(kind):
+            if self._skip_pattern(_NEXT):
                 continue
             named = {name for inside, name in self._names if not inside}
-            return self._skip(_CLOSING) and not self._line[self._at :].strip(b" \r") and wanted <= named
+            return (
+                self._skip_pattern(_CLOSING) and not self._line[self._at :].strip(b" \r") and wanted <= named
+            )
         return False
 
-    def _envelope(self, kind: bytes) -> bool:
+    def _take_envelope(self, kind: bytes) -> bool:
         """Take a member of the record itself."""
         found = _MEMBER.match(self._line, self._at)
         if found is None or not self._is_new(found[1], inside=False):
@@ -261,27 +263,27 @@ class _LayoutParser:
         if found[1] == kind:
             return found[2] is not None
         if found[1] == b"data" and found[4]:
-            return self._data()
+            return self._take_data()
         if not self._is_edge or found[1] not in _ENDS or found[2] is None:
             return False
-        return self._take(_ENDS[found[1]], found)
+        return self._take_value(_ENDS[found[1]], found)
 
-    def _data(self) -> bool:
+    def _take_data(self) -> bool:
         """Take the properties."""
-        if self._skip(_CLOSING):
+        if self._skip_pattern(_CLOSING):
             return True
         while (found := _MEMBER.match(self._line, self._at)) is not None:
             name = found[1].decode()
             if name not in self._properties and name != ID:
                 return False
             self._at = found.end()
-            if found[4] or not self._is_new(found[1], inside=True) or not self._take(name, found):
+            if found[4] or not self._is_new(found[1], inside=True) or not self._take_value(name, found):
                 return False
-            if not self._skip(_NEXT):
-                return self._skip(_CLOSING)
+            if not self._skip_pattern(_NEXT):
+                return self._skip_pattern(_CLOSING)
         return False
 
-    def _take(self, becomes: str, found: re.Match[bytes]) -> bool:
+    def _take_value(self, becomes: str, found: re.Match[bytes]) -> bool:
         is_text = found[2] is not None
         self._spans.append(found.span(2 if is_text else 3))
         self._values.append(_Value(becomes, is_text))
@@ -292,7 +294,7 @@ class _LayoutParser:
         self._names.add((inside, name))
         return new
 
-    def _skip(self, what: re.Pattern[bytes]) -> bool:
+    def _skip_pattern(self, what: re.Pattern[bytes]) -> bool:
         found = what.match(self._line, self._at)
         if found is None:
             return False

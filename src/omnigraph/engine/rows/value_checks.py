@@ -54,7 +54,7 @@ def require_values(rows: pa.Table, target: TableType) -> None:
 def _find_enum_faults(column: pa.Array, type_name: str, declared: Property) -> Iterator[ValueFault]:
     allowed = declared.type.enum_values
     known = pc.is_in(column, value_set=pa.array(allowed, pa.string()))
-    for row in _rows(pc.and_(column.is_valid(), pc.invert(known))):
+    for row in _rows_where(pc.and_(column.is_valid(), pc.invert(known))):
         value = shorten_legibly(column[row].as_py())
         yield ValueFault(
             row,
@@ -66,14 +66,14 @@ def _find_enum_faults(column: pa.Array, type_name: str, declared: Property) -> I
 
 def _find_range_faults(column: pa.Array, type_name: str, rule: RangeRule) -> Iterator[ValueFault]:
     numbers = column.cast(pa.float64(), safe=False)
-    for row in _rows(breaks_range(column, rule)):
+    for row in _rows_where(breaks_range(column, rule)):
         exact, value = column[row].as_py(), numbers[row].as_py()
         if np.isnan(value):
             what = "value is NaN"
         elif rule.minimum is not None and value < float(rule.minimum):
-            what = f"value {_number(exact)} < min {_number(rule.minimum)}"
+            what = f"value {_format_number(exact)} < min {_format_number(rule.minimum)}"
         else:
-            what = f"value {_number(exact)} > max {_number(rule.maximum or 0)}"
+            what = f"value {_format_number(exact)} > max {_format_number(rule.maximum or 0)}"
         yield ValueFault(row, rule.column, "range", f"@range violation on {type_name}.{rule.column}: {what}")
 
 
@@ -89,7 +89,7 @@ def breaks_range(column: pa.Array, rule: RangeRule) -> pa.Array:
 
 
 def _find_check_faults(column: pa.Array, type_name: str, rule: CheckRule) -> Iterator[ValueFault]:
-    for row in _rows(breaks_check(column, type_name, rule)):
+    for row in _rows_where(breaks_check(column, type_name, rule)):
         value = shorten_legibly(column[row].as_py())
         yield ValueFault(
             row,
@@ -118,11 +118,11 @@ def breaks_check(column: pa.Array, type_name: str, rule: CheckRule) -> pa.Array:
         ) from None
 
 
-def _rows(flags: pa.Array) -> list[int]:
+def _rows_where(flags: pa.Array) -> list[int]:
     """The numbers of the rows where a flag is set; null is not."""
     found: list[int] = np.flatnonzero(pc.fill_null(flags, False).to_numpy(zero_copy_only=False)).tolist()
     return found
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(value) if isinstance(value, int) else to_positional(repr(value))

@@ -116,7 +116,7 @@ def open_rejects_file(at: Path | None, inputs: Sequence[Path]) -> Iterator[Rejec
     if at is None:
         yield None
         return
-    if (at.exists() and not at.is_file()) or any(_same(at, path) for path in inputs):
+    if (at.exists() and not at.is_file()) or any(_is_same_file(at, path) for path in inputs):
         raise BadRequest(
             f"cannot write rejects to '{at}': it is no file, or one to be loaded",
             remedy="name another file",
@@ -128,7 +128,7 @@ def open_rejects_file(at: Path | None, inputs: Sequence[Path]) -> Iterator[Rejec
         rejects.close()
 
 
-def _same(at: Path, other: Path) -> bool:
+def _is_same_file(at: Path, other: Path) -> bool:
     return at.exists() and other.exists() and at.samefile(other)
 
 
@@ -145,7 +145,7 @@ class RejectsFile:
 
     def __init__(self, at: Path) -> None:
         self._at = at
-        with self._written():
+        with self._write_file():
             self._goal = resolve_link(at)
             self._temporary: Path | None = self._goal.with_name(f".{at.name}-{secrets.token_hex(8)}")
             create_temporary(self._temporary, self._goal)
@@ -156,7 +156,7 @@ class RejectsFile:
 
         Each comes with the record it is about, as JSON takes it; None when there is none.
         """
-        with self._written():
+        with self._write_file():
             self._file.seek(0)
             self._file.truncate()
             for one, record in found:
@@ -167,7 +167,7 @@ class RejectsFile:
 
     def append(self, chunk: bytes) -> None:
         """Write a part of a file of rejects that another process has written."""
-        with self._written():
+        with self._write_file():
             self._file.write(chunk)
 
     def keep(self, outcome: str = "the load is done, but") -> None:
@@ -191,7 +191,7 @@ class RejectsFile:
             self._temporary.unlink(missing_ok=True)
 
     @contextmanager
-    def _written(self) -> Iterator[None]:
+    def _write_file(self) -> Iterator[None]:
         try:
             yield
         except OSError as failure:

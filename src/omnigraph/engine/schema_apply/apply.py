@@ -116,7 +116,7 @@ def _apply_locked(
         _refuse_branches(graph)
         for _ in range(_ATTEMPTS):
             try:
-                return _attempt(graph, request, author, held, operation_id)
+                return _try_apply(graph, request, author, held, operation_id)
             except BaseMoved as moved:
                 if moved.by_rival:
                     raise moved.conflict from moved
@@ -133,7 +133,7 @@ def _refuse_branches(graph: OpenGraph) -> None:
         )
 
 
-def _attempt(
+def _try_apply(
     graph: OpenGraph, request: SchemaRequest, author: Author, held: HeldLocks, operation_id: str
 ) -> tuple[SchemaResult, Receipt | None]:
     upgrade_schema_files(graph.root, held)
@@ -151,11 +151,11 @@ def _attempt(
         branch=author.branch,
         actor=graph.permissions.actor_of(author.actor),
         base=transaction.base,
-        effects=_effects(wanted, transaction),
+        effects=_build_effects(wanted, transaction),
         strict=True,
         operation_id=operation_id,
         schema=NewSchema(wanted.schema.hash, render_files(wanted.schema), removals),
-        newly_indexed=_newly_indexed(wanted),
+        newly_indexed=_tables_with_new_indexes(wanted),
         phases=PhaseFailpoints(before_effects=failpoints.SCHEMA_APPLY_POST_SIDECAR_PRE_EFFECT),
         message=author.message,
     )
@@ -166,7 +166,7 @@ def _attempt(
     return SchemaResult(True, True, done, done.version, wanted.plan.steps), receipt
 
 
-def _newly_indexed(wanted: Migration) -> tuple[str, ...]:
+def _tables_with_new_indexes(wanted: Migration) -> tuple[str, ...]:
     """The tables of types that get an index they did not have."""
     steps = (step for step in wanted.plan.steps if isinstance(step, AddConstraint))
     added = {
@@ -192,16 +192,16 @@ def _plan_migration(graph: OpenGraph, request: SchemaRequest) -> Migration:
     return plan_migration(live, request.source, locations, allow_data_loss=request.allow_data_loss)
 
 
-def _effects(wanted: Migration, transaction: Transaction) -> Mapping[str, Effect]:
+def _build_effects(wanted: Migration, transaction: Transaction) -> Mapping[str, Effect]:
     effects: dict[str, Effect] = {key: DropTable() for key in wanted.dropped}
     for change in wanted.tables:
-        effect = _effect(change, transaction)
+        effect = _build_effect(change, transaction)
         if effect is not None:
             effects[change.target.key] = effect
     return effects
 
 
-def _effect(change: TableMigration, transaction: Transaction) -> Effect | None:
+def _build_effect(change: TableMigration, transaction: Transaction) -> Effect | None:
     if change.before is None:
         return CreateTable(change.target.schema.empty_table())
     rows = rewrite_rows(transaction.table(change.before), change)

@@ -130,7 +130,7 @@ class _Tally:
 
     def violation(self) -> ConstraintViolation:
         text = constraint_text(constraint_value(self._rule))
-        return _violation(self._target, text, self.count, self._examples)
+        return _build_violation(self._target, text, self.count, self._examples)
 
 
 # --- several rows ----------------------------------------------------------------------------------
@@ -157,10 +157,10 @@ def _cardinality_violations(change: TableMigration, table: Table) -> Iterator[Co
 def _violation_of(target: TableType, constraint: str, faults: Faults) -> ConstraintViolation:
     ids, reasons = (column[:EXAMPLES].to_pylist() for column in (faults.ids, faults.reasons))
     examples = [Example(entity, reason) for entity, reason in zip(ids, reasons, strict=True)]
-    return _violation(target, constraint, len(faults), examples)
+    return _build_violation(target, constraint, len(faults), examples)
 
 
-def _violation(
+def _build_violation(
     target: TableType, constraint: str, count: int, examples: Sequence[Example]
 ) -> ConstraintViolation:
     return ConstraintViolation(target.kind, target.name, constraint, count, tuple(examples))

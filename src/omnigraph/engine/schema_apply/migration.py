@@ -168,18 +168,18 @@ class _MigrationPlanner:
         target = table_type_of(self.desired, key)
         origin = self.resolution.type_origins.get((kind, name))
         before = None if origin is None else table_key(kind, origin)
-        columns = tuple(self._column(target, before, column) for column in target.schema)
+        columns = tuple(self._plan_column(target, before, column) for column in target.schema)
         filled = {column.field.name for column in columns if column.fill is not None}
         return TableMigration(
             target,
             columns,
             before,
-            is_rewritten=before is not None and self._differs(before, columns),
-            unproven=self._unproven(target, filled),
+            is_rewritten=before is not None and self._needs_rewrite(before, columns),
+            unproven=self._unproven_type(target, filled),
             is_recounted=target.key in self.recounted,
         )
 
-    def _column(self, target: TableType, before: str | None, column: pa.Field) -> Column:
+    def _plan_column(self, target: TableType, before: str | None, column: pa.Field) -> Column:
         declared = target.owner.properties.get(column.name)
         if declared is None:
             return Column(column, column.name)
@@ -188,22 +188,22 @@ class _MigrationPlanner:
             return Column(column, None)
         if source is None:
             return Column(column, None, _default_column(declared))
-        old = self._owner(before).properties[source]
+        old = self._type_of(before).properties[source]
         required = old.type.nullable and not declared.type.nullable
         return Column(column, source, _default_column(declared) if required else None)
 
-    def _owner(self, key: str) -> NodeType | EdgeType:
+    def _type_of(self, key: str) -> NodeType | EdgeType:
         kind, name = split_key(key)
         catalog = self.accepted.catalog
         return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
-    def _differs(self, before: str, columns: Iterable[Column]) -> bool:
+    def _needs_rewrite(self, before: str, columns: Iterable[Column]) -> bool:
         """Whether stored columns have other names, types or rules about null; their order means nothing."""
         stored = {column.name: column for column in table_schema(self.accepted.catalog, before)}
         wanted = {column.field.name: column.field for column in columns}
         return stored != wanted or any(column.source != column.field.name for column in columns)
 
-    def _unproven(self, target: TableType, filled: set[str]) -> NodeType | EdgeType:
+    def _unproven_type(self, target: TableType, filled: set[str]) -> NodeType | EdgeType:
         """What is new, and what is about values that only this change stores."""
         owner, added = target.owner, self.added.get(target.key, ())
 
@@ -244,7 +244,7 @@ def read_batches(table: Table, columns: Sequence[Column]) -> Iterator[pa.RecordB
     schema = pa.schema([column.field for column in columns])
     for batch in table.batches(stored, row_ids=bool(blobs)):
         for piece in _split_batch(batch, blobs):
-            arrays = [_values(table, piece, column) for column in columns]
+            arrays = [_convert_column(table, piece, column) for column in columns]
             yield from to_writable(pa.Table.from_arrays(arrays, schema.names), schema).to_batches()
 
 
@@ -259,21 +259,21 @@ def _split_batch(batch: pa.RecordBatch, blobs: Sequence[str]) -> Iterator[pa.Rec
     yield from (batch.slice(begin, end - begin) for begin, end in pairwise(cuts))
 
 
-def _values(table: Table, batch: pa.RecordBatch, column: Column) -> pa.Array:
+def _convert_column(table: Table, batch: pa.RecordBatch, column: Column) -> pa.Array:
     kind = pa.large_binary() if is_blob(column.field) else column.field.type
     if column.source is None:
-        return _repeat(column.fill, batch.num_rows, kind)
+        return _repeat_value(column.fill, batch.num_rows, kind)
     if is_blob(column.field):
         return read_blob_bytes(table, column.source, batch.column(_ROW_ID))
-    found = _cast(batch.column(column.source), kind)
+    found = _cast_values(batch.column(column.source), kind)
     return found if column.fill is None else pc.coalesce(found, column.fill[0])
 
 
-def _repeat(one: pa.Array | None, count: int, kind: pa.DataType) -> pa.Array:
+def _repeat_value(one: pa.Array | None, count: int, kind: pa.DataType) -> pa.Array:
     return pa.nulls(count, kind) if one is None else one.take(pa.array(np.zeros(count, np.int64)))
 
 
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+def _cast_values(values: pa.Array, kind: pa.DataType) -> pa.Array:
     # Arrow takes a date64 for a whole day, and would cut off the time of day.
     plain = values.view(pa.int64()) if pa.types.is_date64(values.type) else values
     return plain.cast(kind)

@@ -56,18 +56,20 @@ def _hash_of(keys: pa.Array) -> Hashes:
     padded = np.zeros(len(data) + _WINDOW, np.uint8)
     padded[: len(data)] = data
     windows: Hashes = np.ndarray((len(data) + 1,), np.dtype("<u8"), padded, 0, (1,))
-    hashes = _mix(lengths.astype(_U64))
+    hashes = _mix_bits(lengths.astype(_U64))
     for at in range(_WINDOWS):
         here = np.flatnonzero(lengths > at * _WINDOW)
         if not here.size:
             return hashes
-        hashes[here] = _mix(hashes[here] ^ _word(windows, offsets[here], lengths[here], at * _WINDOW))
+        hashes[here] = _mix_bits(
+            hashes[here] ^ _read_word(windows, offsets[here], lengths[here], at * _WINDOW)
+        )
     ends = np.flatnonzero(lengths > _WINDOWS * _WINDOW)
-    hashes[ends] = _mix(hashes[ends] ^ windows[offsets[ends] + lengths[ends] - _WINDOW])
+    hashes[ends] = _mix_bits(hashes[ends] ^ windows[offsets[ends] + lengths[ends] - _WINDOW])
     return hashes
 
 
-def _word(windows: Hashes, starts: npt.NDArray[Any], lengths: npt.NDArray[Any], at: int) -> Hashes:
+def _read_word(windows: Hashes, starts: npt.NDArray[Any], lengths: npt.NDArray[Any], at: int) -> Hashes:
     """Up to eight bytes of each value from `at` on, without those of its neighbour."""
     left = np.minimum(lengths - at, _WINDOW).astype(_U64)
     unused = (_U64(_WINDOW) - left) * _U64(8)
@@ -75,7 +77,7 @@ def _word(windows: Hashes, starts: npt.NDArray[Any], lengths: npt.NDArray[Any], 
     return words
 
 
-def _mix(values: Hashes) -> Hashes:
+def _mix_bits(values: Hashes) -> Hashes:
     with np.errstate(over="ignore"):
         values = (values + _U64(0x9E3779B97F4A7C15)) * _U64(0xBF58476D1CE4E5B9)
         values = (values ^ (values >> _U64(29))) * _U64(0x94D049BB133111EB)

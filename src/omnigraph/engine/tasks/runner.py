@@ -208,16 +208,16 @@ def select_engine(name: str, size: int, at_hand: Engine | None = None) -> Engine
     if at_hand is not None and name in ("auto", at_hand.runner.name):
         return at_hand
     if name == "auto":
-        chosen = (_chooser(other)(size, asked=False) for other in _MODULES)
+        chosen = (_load_factory(other)(size, asked=False) for other in _MODULES)
         return next((engine for engine in chosen if engine is not None), None)
     if name not in _MODULES:
         raise BadRequest(
             f"there is no engine '{name}'", remedy=f"choose one of: auto, local, {', '.join(_MODULES)}"
         )
-    return _chooser(name)(size, asked=True)
+    return _load_factory(name)(size, asked=True)
 
 
-def _chooser(name: str) -> EngineFactory:
+def _load_factory(name: str) -> EngineFactory:
     choose: EngineFactory = engine_module(name).choose
     return choose
 

@@ -210,13 +210,13 @@ class _Mutation:
         assert last is not None, "a write is prepared before it ends"
         if receipt is None:
             return MutationResult(last.nodes, last.edges, None)
-        tables = {key: _count_written(counts) for key, counts in receipt.counts.items()}
+        tables = {key: _count_writes(counts) for key, counts in receipt.counts.items()}
         return MutationResult(
             last.nodes, last.edges, receipt.commit, tables=tables, pending_indexes=receipt.indexes.pending
         )
 
 
-def _count_written(counts: Counts) -> WriteCounts:
+def _count_writes(counts: Counts) -> WriteCounts:
     return WriteCounts(counts.inserted or 0, counts.updated or 0, counts.deleted or 0)
 
 
@@ -246,14 +246,14 @@ class _Execution:
         # Inserts into one type that follow one another become one batch.
         for _, group in groupby(statements, key=lambda one: (type(one), one.type_name)):
             run = list(group)
-            self._batch(run, new_ids.slice(position, len(run)))
+            self._insert_batch(run, new_ids.slice(position, len(run)))
             position += len(run)
-        self._cascade()
-        check_mutation(self._changes(), self._transaction.targets, self._transaction.stored)
+        self._delete_dangling_edges()
+        check_mutation(self._build_changes(), self._transaction.targets, self._transaction.stored)
 
     def prepare(self) -> PreparedWrite:
         """The effects on the tables that really change."""
-        effects = {key: self._effect(key, one.change()) for key, one in self._pending.items()}
+        effects = {key: self._build_effect(key, one.change()) for key, one in self._pending.items()}
         return PreparedWrite(
             "Mutation",
             {key: effect for key, effect in effects.items() if effect is not None},
@@ -261,18 +261,18 @@ class _Execution:
             self._transaction.reads,
         )
 
-    def _changes(self) -> dict[str, TableChange]:
+    def _build_changes(self) -> dict[str, TableChange]:
         changes = {key: one.change() for key, one in self._pending.items()}
         return {key: change for key, change in changes.items() if change.rows.num_rows or len(change.deleted)}
 
-    def _effect(self, key: str, change: TableChange) -> Effect | None:
+    def _build_effect(self, key: str, change: TableChange) -> Effect | None:
         if change.rows.num_rows:
             return UpsertRows(change.rows) if key in self._replacing else AppendRows(change.rows)
         return DeleteRows(change.deleted.combine_chunks()) if len(change.deleted) else None
 
     # --- statements ------------------------------------------------------------------------------
 
-    def _batch(self, run: list[Statement], new_ids: pa.Array) -> None:
+    def _insert_batch(self, run: list[Statement], new_ids: pa.Array) -> None:
         first = run[0]
         if isinstance(first, InsertNode):
             self._insert_nodes([one for one in run if isinstance(one, InsertNode)], new_ids)
@@ -280,21 +280,23 @@ class _Execution:
             self._insert_edges([one for one in run if isinstance(one, InsertEdge)], new_ids)
         else:
             for statement in run:
-                self._change(statement)
+                self._run_statement(statement)
 
-    def _change(self, statement: Statement) -> None:
+    def _run_statement(self, statement: Statement) -> None:
         self._strict = True
         match statement:
             case UpdateNodes():
-                self._update(statement)
+                self._update_nodes(statement)
             case DeleteNodes():
-                self._delete(table_key("node", statement.type_name), statement.where)
+                self._delete_rows(table_key("node", statement.type_name), statement.where)
             case DeleteEdges():
-                self._delete(table_key("edge", statement.type_name), statement.where)
+                self._delete_rows(table_key("edge", statement.type_name), statement.where)
 
     def _insert_nodes(self, run: list[InsertNode], new_ids: pa.Array) -> None:
-        pending = self._table("node", run[0].type_name)
-        rows = build_nodes(pending.target, [self._values(pending, one.values) for one in run], new_ids)
+        pending = self._pending_rows("node", run[0].type_name)
+        rows = build_nodes(
+            pending.target, [self._evaluate_values(pending, one.values) for one in run], new_ids
+        )
         if pending.target.identity:
             self._replacing.add(pending.target.key)
         else:
@@ -303,12 +305,12 @@ class _Execution:
         self.nodes += len(run)
 
     def _insert_edges(self, run: list[InsertEdge], new_ids: pa.Array) -> None:
-        pending = self._table("edge", run[0].type_name)
+        pending = self._pending_rows("edge", run[0].type_name)
         rows = build_edges(
             pending.target,
-            [self._end("from", one.source) for one in run],
-            [self._end("to", one.target) for one in run],
-            [self._values(pending, one.values) for one in run],
+            [self._evaluate_end("from", one.source) for one in run],
+            [self._evaluate_end("to", one.target) for one in run],
+            [self._evaluate_values(pending, one.values) for one in run],
             new_ids,
         )
         self._require_new(pending.target, new_ids)
@@ -323,13 +325,13 @@ class _Execution:
         if len(taken):
             raise KeyConflict(target.kind, target.name, taken[0].as_py(), remedy="begin another write")
 
-    def _update(self, statement: UpdateNodes) -> None:
-        pending = self._table("node", statement.type_name)
+    def _update_nodes(self, statement: UpdateNodes) -> None:
+        pending = self._pending_rows("node", statement.type_name)
         # Before rows are looked for: whether a value is wrong must not depend on them.
-        values = self._values(pending, statement.values)
+        values = self._evaluate_values(pending, statement.values)
         test = bind_predicate(statement.where, self._bindings)
         table = self._transaction.table(pending.target.key)
-        where = self._filter(pending.target, statement.where)
+        where = self._render_filter(pending.target, statement.where)
         matched = read_matched_rows(
             table, pending, where, lambda rows: evaluate_rows(rows, test), values.keys()
         )
@@ -338,16 +340,16 @@ class _Execution:
             pending.put(assign_values(matched, pending.target, values))
         self.nodes += matched.num_rows
 
-    def _delete(self, key: str, where: Predicate) -> None:
+    def _delete_rows(self, key: str, where: Predicate) -> None:
         """Deletes all look at the state before the query."""
         target = self._transaction.targets[key]
-        found = self._transaction.table(key).scan([ID], where=self._filter(target, where))
-        self._remove(key, found.column(ID))
+        found = self._transaction.table(key).scan([ID], where=self._render_filter(target, where))
+        self._remove_ids(key, found.column(ID))
 
-    def _filter(self, target: TableType, where: Predicate) -> str:
+    def _render_filter(self, target: TableType, where: Predicate) -> str:
         return render_predicate(where, self._bindings, target.identity)
 
-    def _cascade(self) -> None:
+    def _delete_dangling_edges(self) -> None:
         """An edge goes with either of its nodes."""
         for name in [one.target.name for one in self._pending.values() if one.target.kind == "node"]:
             gone = self._pending[table_key("node", name)].deleted.combine_chunks()
@@ -356,11 +358,11 @@ class _Execution:
             for edge in self._transaction.schema.catalog.incident_edges(name):
                 key = table_key("edge", edge.name)
                 if edge.source == name:
-                    self._remove(key, self._transaction.stored.edges_at(key, "src", gone).column(ID))
+                    self._remove_ids(key, self._transaction.stored.edges_at(key, "src", gone).column(ID))
                 if edge.target == name:
-                    self._remove(key, self._transaction.stored.edges_at(key, "dst", gone).column(ID))
+                    self._remove_ids(key, self._transaction.stored.edges_at(key, "dst", gone).column(ID))
 
-    def _remove(self, key: str, ids: pa.ChunkedArray) -> None:
+    def _remove_ids(self, key: str, ids: pa.ChunkedArray) -> None:
         pending = self._pending_for(key)
         before = len(pending.deleted)
         pending.delete(ids)
@@ -372,7 +374,7 @@ class _Execution:
 
     # --- values ----------------------------------------------------------------------------------
 
-    def _table(self, kind: str, type_name: str) -> PendingRows:
+    def _pending_rows(self, kind: str, type_name: str) -> PendingRows:
         return self._pending_for(f"{kind}:{type_name}")
 
     def _pending_for(self, key: str) -> PendingRows:
@@ -380,14 +382,14 @@ class _Execution:
             self._pending[key] = PendingRows(self._transaction.targets[key], self._limits)
         return self._pending[key]
 
-    def _values(self, pending: PendingRows, values: tuple[tuple[str, Term], ...]) -> Values:
-        return {name: self._assigned(pending.target, name, term) for name, term in values}
+    def _evaluate_values(self, pending: PendingRows, values: tuple[tuple[str, Term], ...]) -> Values:
+        return {name: self._evaluate_property(pending.target, name, term) for name, term in values}
 
-    def _assigned(self, target: TableType, name: str, term: Term) -> Stored:
+    def _evaluate_property(self, target: TableType, name: str, term: Term) -> Stored:
         """Return the value of a property; errors name the property."""
         type_ = target.owner.properties[name].type
         try:
-            value = self._value(term, type_.with_nullable())
+            value = self._evaluate_term(term, type_.with_nullable())
         except InvalidValue as wrong:
             remedy = wrong.remedy or f"look at the value for `{target.name}.{name}`"
             raise InvalidValue(wrong.message, remedy=remedy) from wrong
@@ -395,7 +397,7 @@ class _Execution:
             raise missing_value_error(target, name)
         return value
 
-    def _value(self, term: Term, type_: ValueType) -> Stored:
+    def _evaluate_term(self, term: Term, type_: ValueType) -> Stored:
         match term:
             case Const(value=value):
                 return convert(value, type_)
@@ -405,8 +407,8 @@ class _Execution:
                 return convert(self._bindings.now, type_)
         raise AssertionError(f"{type(term).__name__} is no value of a statement")
 
-    def _end(self, name: str, term: Term) -> str:
-        value = self._value(term, STRING.with_nullable())
+    def _evaluate_end(self, name: str, term: Term) -> str:
+        value = self._evaluate_term(term, STRING.with_nullable())
         if not isinstance(value, str):
             raise InvalidValue(f"edge endpoint '{name}' must be the id of a node, got null")
         return value

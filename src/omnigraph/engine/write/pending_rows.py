@@ -45,10 +45,10 @@ class PendingLimits:
     def configured(cls) -> PendingLimits:
         """Those of the environment: `OMNIGRAPH_MUTATION_ROWS` and `OMNIGRAPH_MUTATION_BYTES`."""
         usual = cls()
-        return cls(_setting(ROWS_SETTING, usual.rows), _setting(BYTES_SETTING, usual.bytes))
+        return cls(_read_setting(ROWS_SETTING, usual.rows), _read_setting(BYTES_SETTING, usual.bytes))
 
 
-def _setting(name: str, usual: int) -> int:
+def _read_setting(name: str, usual: int) -> int:
     value = os.environ.get(name, str(usual))
     if not (value.isascii() and value.isdigit() and int(value) > 0):
         raise BadRequest(f"{name} is '{value}'", remedy="set it to a number from 1 on, or unset it")
@@ -178,15 +178,15 @@ Values = Mapping[str, Stored]
 
 def build_nodes(target: TableType, values: Sequence[Values], new_ids: pa.Array) -> pa.Table:
     """Whole rows; the ids follow from the keys, and are the new ones where the type has no key."""
-    columns = _properties(target, values)
+    columns = _build_properties(target, values)
     if not target.identity:
-        return _table(target, {**columns, ID: new_ids})
+        return _build_table(target, {**columns, ID: new_ids})
     for name in target.identity:
         if columns[name].null_count:
             raise missing_value_error(target, name)
     types = target.owner.properties
     keyed = compose_ids([render_keys(columns[name], types[name].type) for name in target.identity])
-    return _table(target, {**columns, ID: keyed})
+    return _build_table(target, {**columns, ID: keyed})
 
 
 def build_edges(
@@ -198,29 +198,29 @@ def build_edges(
 ) -> pa.Table:
     """Whole rows of edges between nodes given by their ids."""
     ends = {SOURCE: pa.array(sources, pa.string()), TARGET: pa.array(targets, pa.string())}
-    return _table(target, {**_properties(target, values), **ends, ID: new_ids})
+    return _build_table(target, {**_build_properties(target, values), **ends, ID: new_ids})
 
 
 def assign_values(rows: pa.Table, target: TableType, values: Values) -> pa.Table:
     """Whole rows, with some properties set to the same value in all of them; those may be missing before."""
     columns = {name: rows.column(name) for name in rows.column_names}
     for name in values:
-        column = _column(target, name, [values[name]])
+        column = _build_column(target, name, [values[name]])
         columns[name] = column.take(pa.array([0] * rows.num_rows, pa.int64()))
-        _refuse_missing(target, name, columns[name])
-    return _table(target, columns)
+        _refuse_nulls(target, name, columns[name])
+    return _build_table(target, columns)
 
 
-def _properties(target: TableType, values: Sequence[Values]) -> dict[str, pa.Array]:
+def _build_properties(target: TableType, values: Sequence[Values]) -> dict[str, pa.Array]:
     columns = {}
     for name in target.owner.properties:
-        columns[name] = _column(target, name, [row.get(name) for row in values])
+        columns[name] = _build_column(target, name, [row.get(name) for row in values])
         if name not in target.identity:
-            _refuse_missing(target, name, columns[name])
+            _refuse_nulls(target, name, columns[name])
     return columns
 
 
-def _column(target: TableType, name: str, values: Sequence[Stored]) -> pa.Array:
+def _build_column(target: TableType, name: str, values: Sequence[Stored]) -> pa.Array:
     type_ = target.owner.properties[name].type
     if type_.scalar is not Scalar.BLOB:
         return build_column(values, type_)
@@ -230,7 +230,7 @@ def _column(target: TableType, name: str, values: Sequence[Stored]) -> pa.Array:
     return cells.array
 
 
-def _refuse_missing(target: TableType, name: str, column: pa.Array) -> None:
+def _refuse_nulls(target: TableType, name: str, column: pa.Array) -> None:
     if column.null_count and not target.owner.properties[name].type.nullable:
         raise missing_value_error(target, name)
 
@@ -245,7 +245,7 @@ def missing_value_error(target: TableType, name: str) -> InvalidValue:
     return InvalidValue(f"missing required property '{name}'", remedy=f"assign `{name}`; it cannot be null")
 
 
-def _table(target: TableType, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+def _build_table(target: TableType, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
     return pa.Table.from_arrays([columns[name] for name in target.schema.names], schema=target.schema)
 
 
@@ -261,7 +261,7 @@ def read_matched_rows(
     size, parts = 0, []
     for part in _read_visible(table, pending, where, schema.names, with_row_ids=bool(blobs)):
         parts.append(part)
-        size += _size(part, blobs)
+        size += _count_bytes(part, blobs)
         count = sum(part.num_rows for part in parts)
         if count > pending.room:
             count = _count_all(table, pending, where, wanted)
@@ -279,7 +279,7 @@ def _read_visible(
         yield pending.unhidden(pa.Table.from_batches([batch]))
 
 
-def _size(rows: pa.Table, blobs: Sequence[str]) -> int:
+def _count_bytes(rows: pa.Table, blobs: Sequence[str]) -> int:
     described = (blob_sizes(chunk) for name in blobs for chunk in rows.column(name).chunks)
     plain = rows.drop_columns([*blobs, _ROW_ID]) if blobs else rows
     return int(plain.nbytes) + sum(int(pc.sum(sizes, min_count=0).as_py()) for sizes in described)

@@ -232,13 +232,13 @@ def commit_write(graph: OpenGraph, author: Author, write: Write) -> Receipt | No
         try:
             if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.is_used_here(author.branch):
                 finish_completed_writes(graph, author.branch)
-                receipt = _attempt(graph, author, write, operation_id)
+                receipt = _try_commit(graph, author, write, operation_id)
             else:
                 # Another writer is faster, or is about to be, so unlocked preparation would be wasted:
                 # queue for the branch's lock, and prepare while holding it.
                 with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
                     recover_branch(graph, author.branch, held)
-                    receipt = _attempt(graph, author, write, operation_id, held)
+                    receipt = _try_commit(graph, author, write, operation_id, held)
         except BaseMoved:
             continue
         except _StrictConflict as lost:
@@ -274,7 +274,7 @@ def _build_pending_indexes(graph: OpenGraph, author: Author, receipt: Receipt) -
     return replace(receipt, indexes=IndexUpkeep(left))
 
 
-def _attempt(
+def _try_commit(
     graph: OpenGraph,
     author: Author,
     write: Write,
@@ -290,7 +290,7 @@ def _attempt(
     except OmnigraphError as error:
         if transaction is not None:
             require_incarnation(graph, author.branch, transaction.base, held, error)
-        if held is None and _schema_is_changing(graph, transaction, error):
+        if held is None and _may_have_mixed_schemas(graph, transaction, error):
             raise BaseMoved(error, by_rival=False) from error
         raise
 
@@ -312,7 +312,7 @@ def _commit_prepared(
             require_incarnation(graph, author.branch, transaction.base)
         return None
     try:
-        receipt = commit(graph, _plan(transaction, author, prepared, operation_id), held)
+        receipt = commit(graph, _build_plan(transaction, author, prepared, operation_id), held)
         return replace(receipt, indexes=replace(receipt.indexes, build=prepared.build))
     except BaseMoved as moved:
         if author.is_conditional:
@@ -322,7 +322,7 @@ def _commit_prepared(
         raise
 
 
-def _schema_is_changing(graph: OpenGraph, transaction: Transaction | None, error: OmnigraphError) -> bool:
+def _may_have_mixed_schemas(graph: OpenGraph, transaction: Transaction | None, error: OmnigraphError) -> bool:
     """Whether a write may have had the schema of one moment and the tables of another.
 
     A new schema is visible a little before its files are in place, and nothing keeps both together for
@@ -366,7 +366,9 @@ def _check_tables(base: PlanBase, expected: ReadTables) -> None:
             raise ReadSetChanged(key, expected=str(entry.version), actual=actual)
 
 
-def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, operation_id: str) -> CommitPlan:
+def _build_plan(
+    transaction: Transaction, author: Author, prepared: PreparedWrite, operation_id: str
+) -> CommitPlan:
     return new_plan(
         transaction.graph.root,
         kind=prepared.kind,
@@ -380,14 +382,14 @@ def _plan(transaction: Transaction, author: Author, prepared: PreparedWrite, ope
         merged_parent=prepared.merged_parent,
         merged_commits=prepared.merged_commits,
         schema=prepared.schema,
-        reads=_reads(prepared, author),
+        reads=_read_set(prepared, author),
         phases=prepared.phases,
         message=author.message,
         operation=prepared.operation,
     )
 
 
-def _reads(prepared: PreparedWrite, author: Author) -> frozenset[str] | None:
+def _read_set(prepared: PreparedWrite, author: Author) -> frozenset[str] | None:
     if prepared.reads is None or author.if_commit is not None:
         return None  # with a condition on the head every commit counts
     before = author.if_tables.entries.keys() if author.if_tables is not None else ()

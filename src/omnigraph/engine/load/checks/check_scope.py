@@ -213,38 +213,38 @@ class BucketRows:
 
     def ids(self, key: str) -> pa.ChunkedArray:
         """Every id of a table."""
-        return self._table(key, [ID]).column(ID)
+        return self._build_table(key, [ID]).column(ID)
 
     def existing(self, key: str, ids: pa.Array) -> pa.ChunkedArray:
         """Those of the ids that a table has."""
-        return self._having(key, [ID], ID, ids).column(ID)
+        return self._rows_with(key, [ID], ID, ids).column(ID)
 
     def holders(self, key: str, columns: Sequence[str], rows: pa.Table) -> pa.Table:
         """`id` and the columns of rows that may equal one of the rows: all that met."""
         wanted = list(dict.fromkeys([ID, *columns]))
-        return self._table(key, wanted, [rows.schema.field(name) for name in columns])
+        return self._build_table(key, wanted, [rows.schema.field(name) for name in columns])
 
     def edges(self, key: str, ids: pa.Array) -> pa.Table:
         """`id` and `src` of the edges with these ids."""
-        return self._having(key, [ID, SOURCE], ID, ids)
+        return self._rows_with(key, [ID, SOURCE], ID, ids)
 
     def edges_at(self, key: str, end: End, nodes: pa.Array) -> pa.Table:
         """`id`, `src` and `dst` of the edges that start, or end, at one of these nodes."""
-        return self._having(key, EDGE, end, nodes)
+        return self._rows_with(key, EDGE, end, nodes)
 
     def edge_counts(self, key: str, sources: pa.Array | None) -> pa.Table:
         """`src` and `count` of the nodes where edges start."""
-        found = self._table(key, [SOURCE])
+        found = self._build_table(key, [SOURCE])
         if sources is not None:
             found = found.filter(pa.array(is_among(found.column(SOURCE), sources)))
         counted = found.group_by(SOURCE).aggregate([([], "count_all")])
         return pa.table([counted.column(SOURCE), counted.column("count_all")], schema=COUNTED)
 
-    def _having(self, key: str, columns: list[str], column: str, values: pa.Array) -> pa.Table:
-        found = self._table(key, list(dict.fromkeys([*columns, column])))
+    def _rows_with(self, key: str, columns: list[str], column: str, values: pa.Array) -> pa.Table:
+        found = self._build_table(key, list(dict.fromkeys([*columns, column])))
         return found.filter(pa.array(is_among(found.column(column), values))).select(columns)
 
-    def _table(self, key: str, columns: list[str], fields: Sequence[pa.Field] = ()) -> pa.Table:
+    def _build_table(self, key: str, columns: list[str], fields: Sequence[pa.Field] = ()) -> pa.Table:
         found = self.tables.get(key)
         if found is not None:
             return found.select(columns)
@@ -316,10 +316,10 @@ def merge_breaches(parts: Iterable[Breaches]) -> list[Breaches]:
     for part in parts:
         alike = (part.key, part.rule, part.final, part.place, part.remedy or "")
         groups.setdefault(alike, []).append(part)
-    return [_merge(groups[group]) for group in sorted(groups)]
+    return [_merge_breaches(groups[group]) for group in sorted(groups)]
 
 
-def _merge(parts: list[Breaches]) -> Breaches:
+def _merge_breaches(parts: list[Breaches]) -> Breaches:
     first = parts[0]
     return Breaches(
         first.rule,

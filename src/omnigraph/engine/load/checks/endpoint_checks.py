@@ -86,20 +86,25 @@ def check_endpoints(
 
     Edges of the types that are clear have their nodes, and are not counted.
     """
-    wanted = _wanted(scope, released, clear)
+    wanted = _list_wanted(scope, released, clear)
     if not wanted:
         return EndpointBreaches((), ())
-    emit, reduce = partial(_emit, scope.task, dropped), partial(_reduce, scope.task, frozenset(scope.keys))
+    emit, reduce = (
+        partial(_emit_ends, scope.task, dropped),
+        partial(_check_bucket, scope.task, frozenset(scope.keys)),
+    )
     views = [one.view for one in wanted if not isinstance(one.view, _Released)]
     runner = scope.runner_for(count_rows(views))
     found = list(runner.grouped("ends of edges", wanted, emit, reduce, scope.buckets(views)))
     stranded = [breaches for one in found for breaches in one.stranded]
-    located = _locate_missing(scope, dropped, [one.missing for one in found])
+    located = _locate_missing_ends(scope, dropped, [one.missing for one in found])
     counts = [breaches for one in found for breaches in one.counts]
     return EndpointBreaches((*located, *stranded), tuple(counts))
 
 
-def _wanted(scope: CheckScope, released: Sequence[tuple[str, str]], clear: frozenset[str]) -> list[_Wanted]:
+def _list_wanted(
+    scope: CheckScope, released: Sequence[tuple[str, str]], clear: frozenset[str]
+) -> list[_Wanted]:
     edges = [key for key in scope.keys if key.startswith("edge:") and key not in clear]
     kept = _kept_edges(scope) if scope.mode is Mode.OVERWRITE else []
     # Of the nodes at edges that stay only the replaced ones matter: the load does not depend on others.
@@ -141,7 +146,7 @@ def _kept_edges(scope: CheckScope) -> list[str]:
 # --- in the tasks --------------------------------------------------------------------------------
 
 
-def _emit(task: CheckTask, dropped: Dropped, wanted: _Wanted) -> Iterator[KeyedRows]:
+def _emit_ends(task: CheckTask, dropped: Dropped, wanted: _Wanted) -> Iterator[KeyedRows]:
     view, sorts = wanted.view, wanted.sorts
     if isinstance(view, _Released):
         yield KeyedRows(f"{_RELEASED} {view.key}", task.released(view.key, view.name), SOURCE)
@@ -172,7 +177,7 @@ def _emit_old(task: CheckTask, view: StoredPart, sort: str) -> Iterator[KeyedRow
             yield KeyedRows(f"{_KEPT} {end} {view.key}", kept.select([ID, end]), end)
 
 
-def _reduce(task: CheckTask, loaded: frozenset[str], rows: Mapping[str, pa.Table]) -> _BucketResult:
+def _check_bucket(task: CheckTask, loaded: frozenset[str], rows: Mapping[str, pa.Table]) -> _BucketResult:
     changes = _node_changes(task, loaded, rows)
     stored = BucketRows(
         {tag.partition(" ")[2]: found for tag, found in rows.items() if tag.startswith(_STORED_NODE)}
@@ -183,16 +188,16 @@ def _reduce(task: CheckTask, loaded: frozenset[str], rows: Mapping[str, pa.Table
     for tag in sorted(rows):
         sort, _, rest = tag.partition(" ")
         if sort == _END:
-            found = _missing(task, rest, rows[tag], changes, stored)
+            found = _missing_ends(task, rest, rows[tag], changes, stored)
             if found is not None:
                 missing[found[0]] = found[1]
         elif sort == _KEPT:
-            stranded += _stranded(task, loaded, rest, rows[tag], changes)
+            stranded += _find_stranded_edges(task, loaded, rest, rows[tag], changes)
         elif sort in (_EDGE, _STORED_EDGE):
             if sort == _EDGE or (task.mode is Mode.OVERWRITE and f"{_EDGE} {rest}" not in rows):
-                counts += _miscounted(task, rest, rows, changes)
+                counts += _find_wrong_counts(task, rest, rows, changes)
         elif sort == _RELEASED and f"{_EDGE} {rest}" not in rows:
-            counts += _miscounted(task, rest, rows, changes)
+            counts += _find_wrong_counts(task, rest, rows, changes)
     return _BucketResult(missing, tuple(stranded), tuple(counts))
 
 
@@ -214,7 +219,7 @@ def _node_changes(
     return changes
 
 
-def _missing(
+def _missing_ends(
     task: CheckTask, rest: str, ends: pa.Table, changes: Mapping[str, TableChange], stored: BucketRows
 ) -> tuple[tuple[str, End], pa.Array] | None:
     end, key = _end_and_key(rest)
@@ -229,7 +234,7 @@ def _end_and_key(rest: str) -> tuple[End, str]:
     return next(end for end in ENDS if end == name), key
 
 
-def _stranded(
+def _find_stranded_edges(
     task: CheckTask, loaded: frozenset[str], rest: str, kept: pa.Table, changes: Mapping[str, TableChange]
 ) -> Iterator[Breaches]:
     end, key = _end_and_key(rest)
@@ -247,7 +252,7 @@ def _stranded(
         yield to_breaches(faults, np.zeros(0, np.int64), task.job, ENDS.index(end))
 
 
-def _miscounted(
+def _find_wrong_counts(
     task: CheckTask, key: str, rows: Mapping[str, pa.Table], changes: Mapping[str, TableChange]
 ) -> Iterator[Breaches]:
     target = task.targets[key]
@@ -278,7 +283,7 @@ def _miscounted(
 # --- which rows ----------------------------------------------------------------------------------
 
 
-def _locate_missing(
+def _locate_missing_ends(
     scope: CheckScope, dropped: Dropped, found: Sequence[Mapping[tuple[str, End], pa.Array]]
 ) -> list[Breaches]:
     """The edges whose ends are missing; only now it is asked which they are."""

@@ -60,12 +60,12 @@ def check_ids(scope: CheckScope, dropped: Dropped, clear: frozenset[str]) -> lis
                 views += scope.old(key)
     if not views:
         return []
-    emit, reduce = partial(_emit, scope.task, dropped), partial(_reduce, scope.task)
+    emit, reduce = partial(_emit_ids, scope.task, dropped), partial(_find_shared_ids, scope.task)
     runner = scope.runner_for(count_rows(views))
     return list(runner.grouped("ids", views, emit, reduce, scope.buckets(views)))
 
 
-def _emit(task: CheckTask, dropped: Dropped, view: View) -> Iterator[KeyedRows]:
+def _emit_ids(task: CheckTask, dropped: Dropped, view: View) -> Iterator[KeyedRows]:
     target = task.targets[view.key]
     if isinstance(view, NewRows):
         columns = list(dict.fromkeys([ID, *target.identity]))
@@ -75,7 +75,7 @@ def _emit(task: CheckTask, dropped: Dropped, view: View) -> Iterator[KeyedRows]:
         yield KeyedRows(f"{_OLD} {view.key}", view.columns(task.job, columns), ID)
 
 
-def _reduce(task: CheckTask, rows: Mapping[str, pa.Table]) -> SharedIds:
+def _find_shared_ids(task: CheckTask, rows: Mapping[str, pa.Table]) -> SharedIds:
     breaches: list[Breaches] = []
     losers: dict[str, NDArray[np.int64]] = {}
     released: dict[str, str] = {}

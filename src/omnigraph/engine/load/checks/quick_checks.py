@@ -86,12 +86,12 @@ class _BitmapCheck:
     def ids_differ(self, key: str) -> bool:
         scope = self._scope
         given = [view for view in scope.new(key) if view.staged.given]
-        new = _marks(given, ID)
+        new = _list_bitmaps(given, ID)
         if not given or new is None or scope.releases(key):
             return False
         if sum(one.count for one in new) < count_rows(given):
             return False
-        stored = self._old(key, scope.old(key)) if scope.mode is Mode.APPEND else []
+        stored = self._mark_stored_ids(key, scope.old(key)) if scope.mode is Mode.APPEND else []
         if stored is None:
             return False
         if len(new) + len(stored) == 1:
@@ -105,26 +105,26 @@ class _BitmapCheck:
             return False
         edges = scope.new(key)
         for end in ENDS:
-            wanted = _marks(edges, end)
+            wanted = _list_bitmaps(edges, end)
             if wanted is None:
                 return False
-            nodes = self._known(table_key("node", node_type(scope.task.targets[key], end)))
+            nodes = self._node_ids(table_key("node", node_type(scope.task.targets[key], end)))
             if nodes is None or not is_marked_subset(read_union(scope.task.job, wanted), nodes):
                 return False
         return True
 
-    def _known(self, node: str) -> Bits | None:
+    def _node_ids(self, node: str) -> Bits | None:
         """The ids of all nodes of a type; None when one of them is no number."""
         if node not in self._nodes:
             views = list_nodes_after(self._scope, node)
-            new = _marks([view for view in views if isinstance(view, NewRows)], ID)
+            new = _list_bitmaps([view for view in views if isinstance(view, NewRows)], ID)
             stored = [view for view in views if isinstance(view, StoredPart)]
-            old = None if new is None else self._old(node, stored)
+            old = None if new is None else self._mark_stored_ids(node, stored)
             known = None if new is None or old is None else [*new, *old]
             self._nodes[node] = None if known is None else read_union(self._scope.task.job, known)
         return self._nodes[node]
 
-    def _old(self, key: str, views: list[StoredPart]) -> list[NumberBitmap] | None:
+    def _mark_stored_ids(self, key: str, views: list[StoredPart]) -> list[NumberBitmap] | None:
         """The marks of stored ids, which are made now."""
         if count_rows(views) > MOST:
             return None
@@ -136,7 +136,7 @@ class _BitmapCheck:
         return self._stored[key]
 
 
-def _marks(views: Iterable[NewRows], column: str) -> list[NumberBitmap] | None:
+def _list_bitmaps(views: Iterable[NewRows], column: str) -> list[NumberBitmap] | None:
     """The marks of a column; None when there is something in it that has none."""
     found = [view.staged.bitmaps.get(column) for view in views]
     marks = [one for one in found if one is not None]
@@ -245,11 +245,11 @@ def _end_parts(scope: CheckScope, settled: frozenset[str]) -> Iterator[_Ends]:
         types = sorted({table_key("node", node_type(scope.task.targets[key], end)) for end in ENDS})
         nodes = tuple((node, tuple(list_nodes_after(scope, node))) for node in types)
         if sum(view.rows for _, views in nodes for view in views) <= _NODES_HELD:
-            for edges in _portions(scope.new(key), scope.runner.cores):
+            for edges in _split_views(scope.new(key), scope.runner.cores):
                 yield _Ends(key, edges, nodes)
 
 
-def _portions(views: Sequence[NewRows], cores: int) -> Iterator[tuple[NewRows, ...]]:
+def _split_views(views: Sequence[NewRows], cores: int) -> Iterator[tuple[NewRows, ...]]:
     """Views in portions of about one size: one for each core, or as many times that as memory asks for."""
     total = sum(view.rows for view in views)
     rounds = -(-total // (_EDGES_AT_ONCE * cores))

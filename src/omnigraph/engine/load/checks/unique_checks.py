@@ -44,7 +44,7 @@ def check_uniques(scope: CheckScope, dropped: Dropped) -> list[Breaches]:
     if not keys:
         return []
     found = _run_round(scope, keys, dropped, {})
-    gone = _find_replaced(scope, _holders(found), dropped)
+    gone = _find_replaced_rows(scope, _ids_of_holders(found), dropped)
     if gone:
         # Without those that the load replaces, other rows may be in the way of each other.
         found = _run_round(scope, keys, dropped, gone)
@@ -55,12 +55,12 @@ def _run_round(scope: CheckScope, keys: list[str], dropped: Dropped, gone: _Gone
     views: list[View] = [view for key in keys for view in scope.new(key)]
     if scope.mode is not Mode.OVERWRITE:
         views += [view for key in keys for view in scope.old(key)]
-    emit, reduce = partial(_emit, scope.task, dropped), partial(_reduce, scope.task, gone)
+    emit, reduce = partial(_emit_values, scope.task, dropped), partial(_check_bucket, scope.task, gone)
     runner = scope.runner_for(count_rows(views))
     return list(runner.grouped("unique values", views, emit, reduce, scope.buckets(views)))
 
 
-def _emit(task: CheckTask, dropped: Dropped, view: View) -> Iterator[KeyedRows]:
+def _emit_values(task: CheckTask, dropped: Dropped, view: View) -> Iterator[KeyedRows]:
     target = task.targets[view.key]
     for number, rule in enumerate(target.owner.uniques):
         columns = list(dict.fromkeys([ID, *rule.columns]))
@@ -74,7 +74,7 @@ def _emit(task: CheckTask, dropped: Dropped, view: View) -> Iterator[KeyedRows]:
         yield KeyedRows(f"{sort} {number} {view.key}", rows, _VALUES)
 
 
-def _reduce(task: CheckTask, gone: _Gone, rows: Mapping[str, pa.Table]) -> _BucketResult:
+def _check_bucket(task: CheckTask, gone: _Gone, rows: Mapping[str, pa.Table]) -> _BucketResult:
     breaches: list[Breaches] = []
     holders: dict[str, list[pa.Array]] = {}
     for tag in sorted(rows):
@@ -103,7 +103,7 @@ def _reduce(task: CheckTask, gone: _Gone, rows: Mapping[str, pa.Table]) -> _Buck
     return _BucketResult(tuple(breaches), {key: pa.concat_arrays(parts) for key, parts in holders.items()})
 
 
-def _holders(found: list[_BucketResult]) -> dict[str, pa.Array]:
+def _ids_of_holders(found: list[_BucketResult]) -> dict[str, pa.Array]:
     parts: dict[str, list[pa.Array]] = {}
     for one in found:
         for key, ids in one.holders.items():
@@ -112,11 +112,11 @@ def _holders(found: list[_BucketResult]) -> dict[str, pa.Array]:
     return {key: pc.unique(pa.concat_arrays(ids)) for key, ids in parts.items()}
 
 
-def _find_replaced(scope: CheckScope, holders: Mapping[str, pa.Array], dropped: Dropped) -> _Gone:
+def _find_replaced_rows(scope: CheckScope, holders: Mapping[str, pa.Array], dropped: Dropped) -> _Gone:
     """Those of the stored rows that the load replaces."""
     gone = {}
     for key, ids in holders.items():
-        task = partial(_among, scope.task, dropped, ids)
+        task = partial(_ids_among, scope.task, dropped, ids)
         chunks = list(scope.runner.each("replaced rows", scope.new(key), task))
         found = pa.chunked_array([chunk for chunk in chunks if len(chunk)], pa.string())
         if len(found):
@@ -124,6 +124,6 @@ def _find_replaced(scope: CheckScope, holders: Mapping[str, pa.Array], dropped: 
     return gone
 
 
-def _among(task: CheckTask, dropped: Dropped, ids: pa.Array, view: NewRows) -> pa.Array:
+def _ids_among(task: CheckTask, dropped: Dropped, ids: pa.Array, view: NewRows) -> pa.Array:
     found = view.read(task.job, [ID], dropped).column(ID)
     return pc.unique(found.filter(pa.array(is_among(found, ids))))

@@ -107,16 +107,16 @@ def convert_column(
     """The column of a property; `field` says how it is stored."""
     column = plain(column)
     if type_.scalar is Scalar.BLOB:
-        return _blobs(column, name, field, external)
+        return _convert_blobs(column, name, field, external)
     if kinds.is_null(column.type):
         return ParsedColumn(pa.nulls(len(column), arrow_type(type_)))
     if type_.scalar is Scalar.VECTOR:
-        return _vectors(column, name, type_)
+        return _convert_vectors(column, name, type_)
     if type_.is_list:
-        return _lists(column, name, type_)
+        return _convert_lists(column, name, type_)
     if type_.nullable and kinds.is_floating(column.type):
         column = nan_to_null(column)
-    return _atoms(column, name, type_.scalar)
+    return _convert_scalars(column, name, type_.scalar)
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -136,7 +136,7 @@ def plain(column: pa.Array) -> pa.Array:
     return column
 
 
-def _blobs(column: pa.Array, name: str, field: pa.Field, external: Refusal) -> ParsedColumn:
+def _convert_blobs(column: pa.Array, name: str, field: pa.Field, external: Refusal) -> ParsedColumn:
     if kinds.is_null(column.type):
         column = column.cast(pa.large_binary())
     if plain_type(column.type) == pa.string():
@@ -147,23 +147,23 @@ def _blobs(column: pa.Array, name: str, field: pa.Field, external: Refusal) -> P
     return ParsedColumn(to_writable(rows, pa.schema([field])).column(0).combine_chunks())
 
 
-def _atoms(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
+def _convert_scalars(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     found = column.type
     if plain_type(found) == pa.string():
-        return _texts(column, name, scalar)
+        return _convert_texts(column, name, scalar)
     if scalar is Scalar.BOOL:
         return ParsedColumn(column)
     if kinds.is_decimal(found):
         return _decimals(column, name, scalar)
     if scalar in FLOATS:
-        return _floats(column, name, scalar)
+        return _convert_floats(column, name, scalar)
     if kinds.is_floating(found):
         whole = whole_floats(column, name, scalar)
-        cells = _integers(whole.array, name, scalar)
+        cells = _convert_integers(whole.array, name, scalar)
         return ParsedColumn(cells.array, {**cells.faults, **whole.faults})
     if kinds.is_timestamp(found) or kinds.is_date(found):
-        return (_days if scalar is Scalar.DATE else _moments)(column, name)
-    cells = _integers(column, name, scalar)
+        return (_convert_days if scalar is Scalar.DATE else _convert_moments)(column, name)
+    cells = _convert_integers(column, name, scalar)
     if scalar in INTEGERS:
         return cells
     return ParsedColumn(cells.array.view(arrow_type(ValueType(scalar))), cells.faults)
@@ -175,11 +175,11 @@ def _decimals(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     if scalar in INTEGERS:
         return whole_decimals(column, name, scalar)
     exact = exact_decimals(column, name)
-    cells = _floats(exact.array, name, scalar)
+    cells = _convert_floats(exact.array, name, scalar)
     return ParsedColumn(cells.array, {**cells.faults, **exact.faults})
 
 
-def _texts(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
+def _convert_texts(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     texts, wrong = valid_texts(column)
     cells = parse_dates(texts, name, ValueType(scalar))
     if wrong is None:
@@ -195,7 +195,7 @@ def _with_faults(cells: ParsedColumn, wrong: Flags, name: str, scalar: Scalar) -
     )
 
 
-def _integers(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
+def _convert_integers(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     """Integers of any width by the range of the type; a Date or DateTime by its numbers."""
     target = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}.get(scalar) or arrow_type(
         ValueType(scalar)
@@ -203,13 +203,13 @@ def _integers(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     try:
         return ParsedColumn(column if column.type == target else column.cast(target))
     except pa.ArrowInvalid:
-        outside = _outside(column, *integer_bounds(scalar))
+        outside = _is_outside(column, *integer_bounds(scalar))
     reason = f"property '{name}' value {{}} exceeds {FORMS[scalar].name} range"
     faults = {row: reason.format(format_number(column[row].as_py())) for row in find_rows(outside)}
     return ParsedColumn(pc.if_else(outside, pa.scalar(None, column.type), column).cast(target), faults)
 
 
-def _outside(column: pa.Array, low: int, high: int) -> pa.Array:
+def _is_outside(column: pa.Array, low: int, high: int) -> pa.Array:
     held = np.iinfo(column.type.to_pandas_dtype())
     least, most = max(low, int(held.min)), min(high, int(held.max))
     return pc.or_(
@@ -220,7 +220,7 @@ def _outside(column: pa.Array, low: int, high: int) -> pa.Array:
 # --- floats --------------------------------------------------------------------------------------
 
 
-def _floats(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
+def _convert_floats(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     """Floats, rounded to the width of the type as in every other input; integers where they are exact."""
     target = arrow_type(ValueType(scalar))
     found = column.cast(target, safe=False)
@@ -237,7 +237,7 @@ def _inexact_integers(column: pa.Array, scalar: Scalar) -> list[int]:
     if column.type.bit_width <= width:
         return []
     # Most integers are so small that no float misses them; the others are tried.
-    large = find_rows(_outside(column, -(2**width), 2**width))
+    large = find_rows(_is_outside(column, -(2**width), 2**width))
     as_float = np.float32 if scalar is Scalar.F32 else np.float64
     return [row for row in large if int(as_float(value := column[row].as_py())) != value]
 
@@ -251,41 +251,41 @@ def _why_not_finite(value: float, name: str, scalar: Scalar) -> str:
 # --- days and moments ----------------------------------------------------------------------------
 
 
-def _numbers(column: pa.Array) -> tuple[Numbers, Flags]:
+def _time_numbers(column: pa.Array) -> tuple[Numbers, Flags]:
     """The numbers behind days or moments, 0 for null, and which are null."""
     stored = column.view(pa.int32() if kinds.is_date32(column.type) else pa.int64())
     missing = stored.is_null().to_numpy(zero_copy_only=False)
     return stored.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64), missing
 
 
-def _moments(column: pa.Array, name: str) -> ParsedColumn:
+def _convert_moments(column: pa.Array, name: str) -> ParsedColumn:
     """Milliseconds, rounded down; a moment without a zone is one of UTC."""
     target = arrow_type(ValueType(Scalar.DATETIME))
     if column.type == target:
         return ParsedColumn(column)
-    numbers, missing = _numbers(column)
+    numbers, missing = _time_numbers(column)
     unit = "ms" if kinds.is_date64(column.type) else getattr(column.type, "unit", "day")
     if unit in _PER_MILLISECOND:
-        return ParsedColumn(_array(numbers // _PER_MILLISECOND[unit], missing).view(target))
+        return ParsedColumn(_build_array(numbers // _PER_MILLISECOND[unit], missing).view(target))
     times = dates.DAY if kinds.is_date32(column.type) else 1000
     low, high = integer_bounds(Scalar.DATETIME)
     outside = (numbers < -(-low // times)) | (numbers > high // times)
     reason = f"property '{name}' value {{}} exceeds {FORMS[Scalar.DATETIME].name} range"
     faults = {row: reason.format(int(numbers[row]) * times) for row in np.flatnonzero(outside).tolist()}
     kept = np.where(outside, 0, numbers) * times
-    return ParsedColumn(_array(kept, missing | outside).view(target), faults)
+    return ParsedColumn(_build_array(kept, missing | outside).view(target), faults)
 
 
-def _days(column: pa.Array, name: str) -> ParsedColumn:
+def _convert_days(column: pa.Array, name: str) -> ParsedColumn:
     """Whole days; a moment is one only at midnight, in its own zone or in UTC."""
     target = arrow_type(ValueType(Scalar.DATE))
     if column.type == target:
         return ParsedColumn(column)
-    numbers, missing = _numbers(column)
+    numbers, missing = _time_numbers(column)
     unit = "ms" if kinds.is_date64(column.type) else column.type.unit
     days, rest = np.divmod(numbers, _PER_DAY[unit])
     if getattr(column.type, "tz", None) not in (None, "UTC"):
-        local_days, local_rest = np.divmod(_numbers(pc.local_timestamp(column))[0], _PER_DAY[unit])
+        local_days, local_rest = np.divmod(_time_numbers(pc.local_timestamp(column))[0], _PER_DAY[unit])
         days, rest = np.where(local_rest == 0, local_days, days), np.where(local_rest == 0, 0, rest)
     low, high = integer_bounds(Scalar.DATE)
     wrong = (rest != 0) | (days < low) | (days > high)
@@ -294,7 +294,7 @@ def _days(column: pa.Array, name: str) -> ParsedColumn:
         for row in np.flatnonzero(wrong).tolist()
     }
     kept = np.where(wrong, 0, days).astype(np.int32)
-    return ParsedColumn(_array(kept, missing | wrong).view(target), faults)
+    return ParsedColumn(_build_array(kept, missing | wrong).view(target), faults)
 
 
 def _moment_text(number: int, unit: str) -> str:
@@ -302,26 +302,26 @@ def _moment_text(number: int, unit: str) -> str:
     return format_json(dates.format_datetime(milliseconds))
 
 
-def _array(numbers: np.ndarray[tuple[int], np.dtype[np.signedinteger]], missing: Flags) -> pa.Array:
+def _build_array(numbers: np.ndarray[tuple[int], np.dtype[np.signedinteger]], missing: Flags) -> pa.Array:
     return pa.array(numbers, mask=missing if missing.any() else None)
 
 
 # --- lists and vectors ---------------------------------------------------------------------------
 
 
-def _parts(column: pa.Array) -> tuple[pa.Array, Numbers, Flags]:
+def _split_lists(column: pa.Array) -> tuple[pa.Array, Numbers, Flags]:
     """All items of lists, how many each list has, and which lists are null; these have none."""
     missing = column.is_null().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return plain(column.flatten()), lengths, missing
 
 
-def _lists(column: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
-    items, lengths, missing = _parts(column)
+def _convert_lists(column: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
+    items, lengths, missing = _split_lists(column)
     if kinds.is_null(items.type):
         items = items.cast(arrow_type(type_.item))
-    cells = _atoms(items, name, type_.scalar)
-    wrong = _owners(cells, lengths)
+    cells = _convert_scalars(items, name, type_.scalar)
+    wrong = _lists_with_faults(cells, lengths)
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
     masked = missing | wrong
     array = pa.ListArray.from_arrays(
@@ -334,7 +334,7 @@ def _lists(column: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     return ParsedColumn(array, dict.fromkeys(np.flatnonzero(wrong).tolist(), reason))
 
 
-def _owners(cells: ParsedColumn, lengths: Numbers) -> Flags:
+def _lists_with_faults(cells: ParsedColumn, lengths: Numbers) -> Flags:
     """Which lists have an item that is null or does not fit."""
     wrong = np.zeros(len(lengths), np.bool_)
     if cells.array.null_count or cells.faults:
@@ -343,9 +343,9 @@ def _owners(cells: ParsedColumn, lengths: Numbers) -> Flags:
     return wrong
 
 
-def _vectors(column: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
+def _convert_vectors(column: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     """Vectors of 32-bit floats; wider numbers are rounded to these, as they are in every other input."""
-    items, lengths, missing = _parts(column)
+    items, lengths, missing = _split_lists(column)
     size = type_.dimension
     faults = {
         row: f"vector property '{name}' expects {size} dimensions, got {lengths[row]}"

@@ -28,13 +28,13 @@ def validate_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     batch.validate()
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            _validate(column)
+            _validate_column(column)
         except pa.ArrowInvalid as wrong:
             raise pa.ArrowInvalid(f"column '{name}' is damaged: {wrong}") from wrong
     return batch
 
 
-def _validate(column: pa.Array) -> None:
+def _validate_column(column: pa.Array) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as wrong:
@@ -92,7 +92,7 @@ def arrow_blocks(item: Item, *, size: int = BLOCK_ROWS) -> Iterator[Block]:
     with open_arrow(item) as (_, batches):
         wanted = list(item.mapping.needed)
         checked = (validate_batch(batch.select(wanted)) for batch in batches)
-        small = (part for batch in checked for part in _cut(batch, size))
+        small = (part for batch in checked for part in _cut_batch(batch, size))
         yield from number_rows(small, item.first_row)
 
 
@@ -108,7 +108,7 @@ def number_rows(batches: Iterable[pa.RecordBatch], first_row: int) -> Iterator[B
     """Batches as blocks, with their rows counted on."""
     row = 0
     for batch in batches:
-        for part in _halved(batch):
+        for part in _halve_batch(batch):
             rows = np.arange(row, row + part.num_rows, dtype=np.int64)
             yield Block(part, rows + 1, rows + first_row, part.num_rows)
             row += part.num_rows
@@ -124,17 +124,17 @@ def _all_rows(batches: Iterable[pa.RecordBatch], promised: int) -> Iterator[pa.R
         raise pa.ArrowInvalid(f"{promised} rows are promised, and {rows} are there")
 
 
-def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+def _cut_batch(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
     return (batch.slice(start, size) for start in range(0, batch.num_rows, size))
 
 
-def _halved(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _halve_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if batch.nbytes <= BLOCK_BYTES or batch.num_rows <= 1:
         yield batch
         return
     middle = batch.num_rows // 2
-    yield from _halved(batch.slice(0, middle))
-    yield from _halved(batch.slice(middle))
+    yield from _halve_batch(batch.slice(0, middle))
+    yield from _halve_batch(batch.slice(middle))
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _whole_stream(stream: Any, source: Any, size: int) -> Iterator[pa.RecordBatc
 def _random_access(item: Item) -> Iterator[Any]:
     """A file to read columns from; a name in it that is no text is an error like any other damage."""
     try:
-        with _opened(item) as source:
+        with _open_table(item) as source:
             yield source
     except UnicodeDecodeError as failure:
         raise BadRequest(
@@ -200,7 +200,7 @@ def _random_access(item: Item) -> Iterator[Any]:
 
 
 @contextmanager
-def _opened(item: Item) -> Iterator[Any]:
+def _open_table(item: Item) -> Iterator[Any]:
     with open_item(item) as stream:
         if not is_in_bucket(item.at):
             stream.close()

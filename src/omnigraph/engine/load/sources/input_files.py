@@ -53,16 +53,16 @@ def find_inputs(inputs: Iterable[str | os.PathLike[str]], formats: FormatOf = fo
         name = os.fspath(one)
         try:
             if isinstance(one, ReceivedPipe):
-                found.append(_received(one, formats))
+                found.append(_received_file(one, formats))
             else:
-                found += _in_bucket(name, formats) if is_in_bucket(name) else _local(name, formats)
+                found += _in_bucket(name, formats) if is_in_bucket(name) else _find_local(name, formats)
         except OSError as failure:
             reason = f"cannot read '{failure.filename or name}': {failure.strerror}"
             raise BadRequest(reason, remedy="check the path") from failure
     return found
 
 
-def _known(name: str, formats: FormatOf) -> Format:
+def _require_format(name: str, formats: FormatOf) -> Format:
     found = formats(name)
     if found is None:
         raise BadRequest(
@@ -78,7 +78,7 @@ def _require_any(found: list[InputFile], otherwise: str) -> list[InputFile]:
     return found
 
 
-def _absent(name: str) -> BadRequest:
+def _no_such_file(name: str) -> BadRequest:
     return BadRequest(f"cannot read '{name}': there is no such file", remedy="check the path")
 
 
@@ -116,41 +116,43 @@ def cover_path(path: str) -> tuple[str, ...]:
 # --- this machine --------------------------------------------------------------------------------
 
 
-def _local(name: str, formats: FormatOf) -> list[InputFile]:
+def _find_local(name: str, formats: FormatOf) -> list[InputFile]:
     path = Path(name)
     if path.is_dir():
         if format_of(path.name) is Format.LANCE:
-            return [_table(name, path.parent)]
-        return _require_any([*_below(path, path, formats)], _nothing_below(name))
+            return [_lance_table(name, path.parent)]
+        return _require_any([*_find_below(path, path, formats)], _nothing_below(name))
     if path.exists():
         # A user who names a single file knows what is in it, usually lines.
-        return [_file(path, path.parent, formats(name) or lines_format(name))]
+        return [_local_file(path, path.parent, formats(name) or lines_format(name))]
     if not glob.has_magic(name):
-        raise _absent(name)
+        raise _no_such_file(name)
     matched = sorted(Path(at) for at in glob.glob(name, recursive=True))  # noqa: PTH207 - a pattern may be absolute
-    return _require_any([one for at in matched for one in _matched(at, formats)], f"no file matches '{name}'")
+    return _require_any(
+        [one for at in matched for one in _match_pattern(at, formats)], f"no file matches '{name}'"
+    )
 
 
-def _matched(path: Path, formats: FormatOf) -> list[InputFile]:
+def _match_pattern(path: Path, formats: FormatOf) -> list[InputFile]:
     if not path.is_dir():
-        return [_file(path, path.parent, _known(str(path), formats))]
-    return [_table(str(path), path.parent)] if format_of(path.name) is Format.LANCE else []
+        return [_local_file(path, path.parent, _require_format(str(path), formats))]
+    return [_lance_table(str(path), path.parent)] if format_of(path.name) is Format.LANCE else []
 
 
-def _below(folder: Path, root: Path, formats: FormatOf) -> Iterable[InputFile]:
+def _find_below(folder: Path, root: Path, formats: FormatOf) -> Iterable[InputFile]:
     for path in sorted(folder.iterdir()):
         if path.name.startswith(_IGNORED):
             continue
         if path.is_dir():
             if format_of(path.name) is Format.LANCE:
-                yield _table(str(path), root)
+                yield _lance_table(str(path), root)
             elif not path.is_symlink():  # a link may lead back to where it is
-                yield from _below(path, root, formats)
+                yield from _find_below(path, root, formats)
         elif (known := formats(str(path))) is not None:
-            yield _file(path, root, known)
+            yield _local_file(path, root, known)
 
 
-def _file(path: Path, root: Path, known: Format) -> InputFile:
+def _local_file(path: Path, root: Path, known: Format) -> InputFile:
     if known is Format.LANCE:
         raise BadRequest(f"'{path}' is a file; a Lance table is a folder", remedy="check the path")
     found = path.stat()
@@ -160,7 +162,7 @@ def _file(path: Path, root: Path, known: Format) -> InputFile:
     return InputFile(str(path), str(path.absolute()), found.st_size, known, str(root))
 
 
-def _received(one: ReceivedPipe, formats: FormatOf) -> InputFile:
+def _received_file(one: ReceivedPipe, formats: FormatOf) -> InputFile:
     known = one.format or formats(one.name) or lines_format(one.name)
     if known is Format.LANCE:
         raise BadRequest(f"'{one.name}' is a pipe; a Lance table is a folder", remedy="check the path")
@@ -168,7 +170,7 @@ def _received(one: ReceivedPipe, formats: FormatOf) -> InputFile:
     return InputFile(one.name, one.at, Path(one.at).stat().st_size, known, folder)
 
 
-def _table(name: str, root: Path) -> InputFile:
+def _lance_table(name: str, root: Path) -> InputFile:
     path = Path(name)
     return InputFile(str(path), str(path.absolute()), 0, Format.LANCE, str(root))
 
@@ -181,29 +183,32 @@ def _in_bucket(name: str, formats: FormatOf) -> list[InputFile]:
     if format_of(uri) is Format.LANCE and not _MAGIC.search(uri):
         return [InputFile(uri, uri, 0, Format.LANCE, uri.rpartition("/")[0])]
     if uri.count("/") > 2 and (exact := find_bucket_file(uri)) is not None:
-        return [_object(exact, uri.rpartition("/")[0], _known(uri, formats))]
+        return [_stored_object(exact, uri.rpartition("/")[0], _require_format(uri, formats))]
     magic = _MAGIC.search(uri)
     if magic is None:
         return _bucket_folder(name, uri, formats)
     wanted, base = pattern(uri), uri[: magic.start()].rpartition("/")[0]
-    matched = [one for one in _objects(base) if wanted.fullmatch(one.uri)]
+    matched = [one for one in _list_objects(base) if wanted.fullmatch(one.uri)]
     return _require_any(
-        [_object(one, one.uri.rpartition("/")[0], _known(one.uri, formats)) for one in matched],
+        [
+            _stored_object(one, one.uri.rpartition("/")[0], _require_format(one.uri, formats))
+            for one in matched
+        ],
         f"no file matches '{name}'",
     )
 
 
 def _bucket_folder(name: str, uri: str, formats: FormatOf) -> list[InputFile]:
-    below = [one for one in _objects(uri) if not _ignored(one.uri[len(uri) :])]
+    below = [one for one in _list_objects(uri) if not _is_ignored(one.uri[len(uri) :])]
     if not below:
-        raise _absent(name)
+        raise _no_such_file(name)
     known = ((one, formats(one.uri)) for one in below)
     return _require_any(
-        [_object(one, uri, form) for one, form in known if form is not None], _nothing_below(name)
+        [_stored_object(one, uri, form) for one, form in known if form is not None], _nothing_below(name)
     )
 
 
-def _objects(uri: str) -> Sequence[StoredFile]:
+def _list_objects(uri: str) -> Sequence[StoredFile]:
     """Everything below a folder by path, with a Lance table as one."""
     found: dict[str, StoredFile] = {}
     for one in list_bucket_files(uri):
@@ -213,9 +218,9 @@ def _objects(uri: str) -> Sequence[StoredFile]:
     return [found[at] for at in sorted(found, key=lambda each: each.split("/"))]
 
 
-def _ignored(path: str) -> bool:
+def _is_ignored(path: str) -> bool:
     return any(part.startswith(_IGNORED) for part in path.split("/") if part)
 
 
-def _object(one: StoredFile, root: str, known: Format) -> InputFile:
+def _stored_object(one: StoredFile, root: str, known: Format) -> InputFile:
     return InputFile(one.uri, one.uri, 0 if known is Format.LANCE else one.size, known, root)

@@ -176,7 +176,7 @@ class Item:
         """Locate violations given by lines of the item, with the row group where the file has any."""
         if self.format is not Format.PARQUET:
             return tuple(found)
-        return tuple(_placed(self, one) for one in found)
+        return tuple(_locate_violation(self, one) for one in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Block:
     """What is wrong with lines that are no rows."""
 
 
-def _placed(item: Item, violation: Violation) -> Violation:
+def _locate_violation(item: Item, violation: Violation) -> Violation:
     if violation.line is None:
         return violation
     group, row = item.place(violation.line)

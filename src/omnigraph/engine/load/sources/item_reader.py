@@ -91,7 +91,7 @@ class _BlockBuilder:
     def cells(self, declared: Property) -> ParsedColumn:
         constants = dict(self.columns.constants)
         if declared.name in constants:
-            return self._repeated(declared, constants[declared.name])
+            return self._repeat_constant(declared, constants[declared.name])
         column = self.column(declared.name)
         if column is None:
             return self._converted(pa.nulls(self.count), declared)
@@ -106,7 +106,7 @@ class _BlockBuilder:
         field = self.target.schema.field(declared.name)
         return convert_column(column, declared.name, declared.type, field, self.reader.external)
 
-    def _repeated(self, declared: Property, value: object) -> ParsedColumn:
+    def _repeat_constant(self, declared: Property, value: object) -> ParsedColumn:
         if declared.type.scalar is Scalar.BLOB:
             field = self.target.schema.field(declared.name)
             one = read_blobs([value], declared.name, field, self.reader.external)
@@ -149,7 +149,9 @@ class _BlockBuilder:
             return pa.repeat(pa.scalar(constants[end], pa.string()), self.count)
         column = self.column(end)
         assert column is not None, "a file of edges without ends was planned"
-        texts = self._ids(column, f"graph batch field '{END_NAMES[end]}' must be a string", FIELDS, faults)
+        texts = self._read_ids(
+            column, f"graph batch field '{END_NAMES[end]}' must be a string", FIELDS, faults
+        )
         if texts.null_count:
             known = {row for row, _, _ in faults}
             missing = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False)).tolist()
@@ -163,10 +165,10 @@ class _BlockBuilder:
         if column is None:
             return None
         rule = f"input entity of type '{self.target.name}' field 'id' must be a string"
-        texts = self._ids(column, rule, OWN_ID, faults)
+        texts = self._read_ids(column, rule, OWN_ID, faults)
         return None if texts.null_count == len(texts) else texts
 
-    def _ids(self, column: pa.Array, rule: str, place: int, faults: list[Fault]) -> pa.Array:
+    def _read_ids(self, column: pa.Array, rule: str, place: int, faults: list[Fault]) -> pa.Array:
         values = plain(column)
         if plain_type(values.type) in (pa.string(), pa.large_binary()):
             texts, wrong = valid_texts(values)
@@ -188,17 +190,17 @@ class _BlockBuilder:
 def read_item(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
     """The rows of an item, block by block; lines count from 1 at its beginning."""
     if item.format.is_records:
-        yield from _records(item, reader)
+        yield from _read_records(item, reader)
         return
     block: Block | None = None
     for block in column_blocks(item, reader.limits):
         yield build_block_rows(block, item, reader)
     if block is None:
         # A file that names its type makes it a part of the load, also without rows.
-        yield build_block_rows(_nothing(item), item, reader)
+        yield build_block_rows(_empty_block(item), item, reader)
 
 
-def _records(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
+def _read_records(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
     line = 1
     for block in line_blocks(item, reader.limits):
         table = None if item.mapping is None else item.mapping.key
@@ -208,7 +210,7 @@ def _records(item: Item, reader: LoadReader) -> Iterator[SplitRows]:
         yield found
 
 
-def _nothing(item: Item) -> Block:
+def _empty_block(item: Item) -> Block:
     assert item.mapping is not None
     kind, none = pa.binary() if item.format.is_csv else pa.null(), np.zeros(0, np.int64)
     names = list(item.mapping.needed)
@@ -249,14 +251,14 @@ class FileRows:
 
 def read_files(items: Sequence[Item], reader: LoadReader) -> Iterator[FileRows]:
     """The rows of items in their order; lines count from 1 at the beginning of each item."""
-    for run in _runs(items):
+    for run in _join_small_files(items):
         if len(run) == 1:
             yield from (FileRows(run, rows, (rows.lines,)) for rows in read_item(run[0], reader))
         else:
             yield _read_together(run, reader)
 
 
-def _runs(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+def _join_small_files(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """Small files that follow each other, up to the size of a block; other items one by one."""
     held: list[Item] = []
     size = 0
@@ -283,7 +285,7 @@ def _is_next(held: Item, item: Item) -> bool:
 
 
 def _read_together(run: tuple[Item, ...], reader: LoadReader) -> FileRows:
-    texts = _texts(run, reader.limits)
+    texts = _read_texts(run, reader.limits)
     lines = [text.count(b"\n") for text in texts]
     places = _Places(
         run,
@@ -296,7 +298,7 @@ def _read_together(run: tuple[Item, ...], reader: LoadReader) -> FileRows:
     return FileRows(run, places.locate(rows), tuple(lines))
 
 
-def _texts(run: Sequence[Item], limits: Limits) -> list[bytes]:
+def _read_texts(run: Sequence[Item], limits: Limits) -> list[bytes]:
     """The text of each file, up to the end of its last line."""
 
     def read(item: Item) -> bytes:
@@ -344,16 +346,16 @@ class _Places:
         )
 
     def _locate_rows(self, shaped: CheckedRows) -> CheckedRows:
-        place = self._file(shaped.lines)
+        place = self._file_numbers(shaped.lines)
         return replace(
             shaped, lines=shaped.lines - self.lines[place], file_number=self.numbers[place], violations=()
         )
 
     def _locate_violation(self, one: Violation) -> Violation:
         assert one.line is not None, "a line of a merged text has a number"
-        place = int(self._file(np.array([one.line]))[0])
+        place = int(self._file_numbers(np.array([one.line]))[0])
         return replace(one, file=self.items[place].file).moved(-int(self.lines[place]))
 
-    def _file(self, lines: Numbers) -> Numbers:
+    def _file_numbers(self, lines: Numbers) -> Numbers:
         found: Numbers = np.searchsorted(self.lines, lines, side="left") - 1
         return found

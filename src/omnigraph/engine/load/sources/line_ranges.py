@@ -79,13 +79,13 @@ def line_blocks(item: Item, limits: Limits, *, size: int = BLOCK) -> Iterator[Te
     """The lines that begin in the range of an item."""
     if item.format.packing is not None:
         with open_text(item) as stream:
-            yield from _cut(stream, item.file, 0, None, limits, size)
+            yield from _cut_blocks(stream, item.file, 0, None, limits, size)
         return
     with open_item(item) as stream:
         start = _first_line(stream, item, size)
         if start < item.end:
             stream.seek(start)
-            yield from _cut(stream, item.file, start, item.end, limits, size)
+            yield from _cut_blocks(stream, item.file, start, item.end, limits, size)
 
 
 def _first_line(stream: BinaryIO, item: Item, size: int) -> int:
@@ -107,7 +107,7 @@ def _first_line(stream: BinaryIO, item: Item, size: int) -> int:
     return item.end
 
 
-def _cut(
+def _cut_blocks(
     stream: Readable, file: str, offset: int, end: int | None, limits: Limits, size: int
 ) -> Iterator[TextBlock]:
     """Blocks that end with a line end, the last one perhaps with the file.
@@ -120,7 +120,7 @@ def _cut(
         begun = offset + held
         if end is not None and begun >= end and not held:
             return
-        piece = stream.read(_wanted(size, end, begun))
+        piece = stream.read(_bytes_to_read(size, end, begun))
         if not piece:
             break
         cut = _last_end(piece, begun, end)
@@ -145,7 +145,7 @@ def _cut(
         yield TextBlock(offset, b"".join(rest))
 
 
-def _wanted(size: int, end: int | None, begun: int) -> int:
+def _bytes_to_read(size: int, end: int | None, begun: int) -> int:
     """How much to read: up to the end of the range, and little more for the rest of a line."""
     return size if end is None else min(size, max(end - begun, 2**16))
 

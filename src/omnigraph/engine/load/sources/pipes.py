@@ -104,16 +104,16 @@ class _Receiver:
         try:
             if (at := _file_behind(stream)) is not None:
                 return ReceivedPipe(stream.name, at, stream.format)
-            with _opened(stream) as source:
-                self._once(stream, source)
+            with _open_stream(stream) as source:
+                self._refuse_twice(stream, source)
                 at = str(self.folder / str(len(list(self.folder.iterdir()))))
-                _copy(stream.name, source, at)
+                _copy_stream(stream.name, source, at)
         except OSError as failure:
             reason = f"cannot read '{stream.name}': {failure.strerror or failure}"
             raise BadRequest(reason, remedy="check what it leads to") from failure
         return ReceivedPipe(stream.name, at, stream.format)
 
-    def _once(self, stream: Stream, source: BinaryIO) -> None:
+    def _refuse_twice(self, stream: Stream, source: BinaryIO) -> None:
         """Refuse a pipe that is named twice: its second reader finds nothing, or waits for ever."""
         try:
             found = os.fstat(source.fileno())
@@ -135,7 +135,7 @@ def _file_behind(stream: Stream) -> str | None:
 
 
 @contextmanager
-def _opened(stream: Stream) -> Iterator[BinaryIO]:
+def _open_stream(stream: Stream) -> Iterator[BinaryIO]:
     if stream.opened is not None:
         yield stream.opened
         return
@@ -143,7 +143,7 @@ def _opened(stream: Stream) -> Iterator[BinaryIO]:
         yield source
 
 
-def _copy(name: str, source: BinaryIO, at: str) -> None:
+def _copy_stream(name: str, source: BinaryIO, at: str) -> None:
     with ExitStack() as files, stage("receive", tasks=None) as receiving:
         with wrap_temporary_errors():
             sink = files.enter_context(Path(at).open("wb", buffering=0))

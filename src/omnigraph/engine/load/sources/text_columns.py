@@ -42,22 +42,22 @@ NOT_UTF8 = "text that is not UTF-8"
 def parse_texts(texts: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     """The column of a property that is not a Blob, written as in CSV."""
     if type_.is_list or type_.scalar is Scalar.VECTOR:
-        return _arrays(texts, name, type_)
+        return _parse_arrays(texts, name, type_)
     if type_.scalar is Scalar.STRING:
         return ParsedColumn(texts)
-    convert, value = _READERS.get(type_.scalar, (_dates, str))
-    found = _quick(texts, type_, convert)
+    convert, value = _READERS.get(type_.scalar, (_parse_moments, str))
+    found = _convert_at_once(texts, type_, convert)
     if found is None and type_.nullable:
         texts = pc.if_else(pc.is_in(texts, value_set=_MISSING), pa.scalar(None, pa.string()), texts)
-        found = _quick(texts, type_, convert)
-    return found or _distinct(texts, name, type_, value)
+        found = _convert_at_once(texts, type_, convert)
+    return found or _parse_distinct(texts, name, type_, value)
 
 
 def parse_dates(texts: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     """The column of a text, Date or DateTime."""
     if type_.scalar is Scalar.STRING:
         return ParsedColumn(texts)
-    return _quick(texts, type_, _dates) or _distinct(texts, name, type_, str)
+    return _convert_at_once(texts, type_, _parse_moments) or _parse_distinct(texts, name, type_, str)
 
 
 def valid_texts(column: pa.Array) -> tuple[pa.Array, Flags | None]:
@@ -85,7 +85,7 @@ def _is_utf8(data: bytes) -> bool:
 # --- a whole column at once ----------------------------------------------------------------------
 
 
-def _quick(texts: pa.Array, type_: ValueType, convert: Convert) -> ParsedColumn | None:
+def _convert_at_once(texts: pa.Array, type_: ValueType, convert: Convert) -> ParsedColumn | None:
     try:
         found = convert(texts, type_)
     except pa.ArrowInvalid:
@@ -93,38 +93,38 @@ def _quick(texts: pa.Array, type_: ValueType, convert: Convert) -> ParsedColumn 
     return None if found is None else ParsedColumn(found)
 
 
-def _all(flags: pa.Array) -> bool:
+def _are_all_true(flags: pa.Array) -> bool:
     return pc.all(flags).as_py() is not False
 
 
-def _integers(texts: pa.Array, type_: ValueType) -> pa.Array | None:
+def _parse_integers(texts: pa.Array, type_: ValueType) -> pa.Array | None:
     # Arrow would read `0x1F` as well, and does not read `+1`.
-    if not _all(pc.match_substring_regex(texts, _INTEGER)):
+    if not _are_all_true(pc.match_substring_regex(texts, _INTEGER)):
         return None
     return pc.utf8_ltrim(texts, "+").cast(arrow_type(type_.with_nullable()))
 
 
-def _floats(texts: pa.Array, type_: ValueType) -> pa.Array | None:
-    if not _all(pc.match_substring_regex(texts, _NUMBER)):
+def _parse_floats(texts: pa.Array, type_: ValueType) -> pa.Array | None:
+    if not _are_all_true(pc.match_substring_regex(texts, _NUMBER)):
         return None
     found = texts.cast(pa.float64()).cast(arrow_type(type_), safe=False)
-    return found if _all(pc.is_finite(found)) else None
+    return found if _are_all_true(pc.is_finite(found)) else None
 
 
-def _booleans(texts: pa.Array, _type: ValueType) -> pa.Array | None:
+def _parse_booleans(texts: pa.Array, _type: ValueType) -> pa.Array | None:
     known = pa.array(["true", "false"])
-    if not _all(pc.or_kleene(texts.is_null(), pc.is_in(texts, value_set=known))):
+    if not _are_all_true(pc.or_kleene(texts.is_null(), pc.is_in(texts, value_set=known))):
         return None
     return pc.equal(texts, "true")
 
 
-def _dates(texts: pa.Array, type_: ValueType) -> pa.Array | None:
+def _parse_moments(texts: pa.Array, type_: ValueType) -> pa.Array | None:
     target = arrow_type(type_)
     if type_.scalar is Scalar.DATE:
-        return texts.cast(target) if _all(pc.match_substring_regex(texts, _DAY)) else None
-    if _all(pc.match_substring_regex(texts, _ZONED)):
+        return texts.cast(target) if _are_all_true(pc.match_substring_regex(texts, _DAY)) else None
+    if _are_all_true(pc.match_substring_regex(texts, _ZONED)):
         return texts.cast(target)
-    if _all(pc.match_substring_regex(texts, _UNZONED)):
+    if _are_all_true(pc.match_substring_regex(texts, _UNZONED)):
         return texts.cast(pa.timestamp("ms")).view(pa.int64()).view(target)
     return None
 
@@ -132,7 +132,9 @@ def _dates(texts: pa.Array, type_: ValueType) -> pa.Array | None:
 # --- each different text -------------------------------------------------------------------------
 
 
-def _distinct(texts: pa.Array, name: str, type_: ValueType, value: Callable[[str], Any]) -> ParsedColumn:
+def _parse_distinct(
+    texts: pa.Array, name: str, type_: ValueType, value: Callable[[str], Any]
+) -> ParsedColumn:
     """The column by the rules of JSON values, where `value` says which value a text is."""
     coded = texts.dictionary_encode()
     cells = parse_column([value(text) for text in coded.dictionary.to_pylist()], name, type_)
@@ -144,7 +146,7 @@ def _distinct(texts: pa.Array, name: str, type_: ValueType, value: Callable[[str
     return ParsedColumn(column, {row: cells.faults[codes[row]] for row in rows.tolist()})
 
 
-def _integer(text: str) -> int | str:
+def _parse_integer(text: str) -> int | str:
     if (whole := re.fullmatch(_WHOLE_FLOAT, text)) is not None:
         text = whole[1]
     if not re.fullmatch(_INTEGER, text) or "\n" in text:
@@ -153,27 +155,27 @@ def _integer(text: str) -> int | str:
     return -digits if text[0] == "-" else digits
 
 
-def _float(text: str) -> float | str:
+def _parse_float(text: str) -> float | str:
     return float(text) if re.fullmatch(_NUMBER, text) and "\n" not in text else text
 
 
-def _boolean(text: str) -> bool | str:
+def _parse_boolean(text: str) -> bool | str:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
 _READERS: dict[Scalar, tuple[Convert, Callable[[str], Any]]] = {
-    **dict.fromkeys(INTEGERS, (_integers, _integer)),
-    **dict.fromkeys(FLOATS, (_floats, _float)),
-    Scalar.BOOL: (_booleans, _boolean),
+    **dict.fromkeys(INTEGERS, (_parse_integers, _parse_integer)),
+    **dict.fromkeys(FLOATS, (_parse_floats, _parse_float)),
+    Scalar.BOOL: (_parse_booleans, _parse_boolean),
 }
 
 
 # --- JSON arrays ---------------------------------------------------------------------------------
 
 
-def _arrays(texts: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
+def _parse_arrays(texts: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     present = texts.drop_null()
-    found = iter(_decoded(present))
+    found = iter(_decode_texts(present))
     values = [next(found) if valid else None for valid in texts.is_valid().to_pylist()]
     if len(present) == len(texts) or None not in values:
         return parse_column(values, name, type_)
@@ -184,9 +186,9 @@ def _arrays(texts: pa.Array, name: str, type_: ValueType) -> ParsedColumn:
     return ParsedColumn(cells.array, {**cells.faults, **dict.fromkeys(nulls, reason)})
 
 
-def _decoded(texts: pa.Array) -> Sequence[Any]:
+def _decode_texts(texts: pa.Array) -> Sequence[Any]:
     """The values of JSON texts; one that is no JSON stays as it is."""
-    if _all(pc.match_substring_regex(texts, _FLAT_ARRAY)):
+    if _are_all_true(pc.match_substring_regex(texts, _FLAT_ARRAY)):
         lines = "\n".join(texts.to_pylist())
         try:
             found: list[Any] = msgspec.json.Decoder().decode_lines(lines)
@@ -195,10 +197,10 @@ def _decoded(texts: pa.Array) -> Sequence[Any]:
         else:
             if len(found) == len(texts):
                 return found
-    return [_one(text) for text in texts.to_pylist()]
+    return [_decode_text(text) for text in texts.to_pylist()]
 
 
-def _one(text: str) -> Any:
+def _decode_text(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
