@@ -123,7 +123,8 @@ def test_the_resource_its_digest_and_what_it_needs(declared: Deployment) -> None
     declared.write("people.map.yaml", MAP.replace("email: email", "email: lower(email)"))
     planned = declared.plan()
     assert outcomes(planned)["pipeline.crm"] == "update applied"
-    [skipped] = [one for one in planned["diagnostics"] if one["code"] == "pipeline_sql_check_skipped"]
+    assert codes(planned) == ["pipeline_sql_check_skipped"]
+    [skipped] = planned["diagnostics"]
     assert "omnigraph pipeline plan crm --desired --config" in skipped["message"]
 
 
