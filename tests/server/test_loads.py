@@ -321,6 +321,11 @@ MAPPING = b"inputs:\n- files: [data.txt]\n  type: Person\n  format: csv\n"
         (tar(("data", b"x", {"omnigraph.format": "xls"})), {}, "'xls' is not a format of a load"),
         (tar(("data", b"x", {"omnigraph.rows": "Person"})), {}, "not a stream of Arrow batches"),
         (tar(("data", b"x", {"omnigraph.rows": "Persn"})), {}, "unknown type 'Persn'"),
+        (
+            tar(("Person.csv", b"name\nx\n", {"GNU.sparse.map": "0,7", "GNU.sparse.size": "10000000"})),
+            {},
+            "'Person.csv' in the archive is not a file",
+        ),
         (tar(("Person.csv", b"name\nx\n", {})), {"skip_bad": "yes"}, "`skip_bad` is true or false"),
     ],
 )

@@ -88,9 +88,12 @@ class _Archive:
 
 
 def _copy(members: tarfile.TarFile, member: tarfile.TarInfo, to: Path) -> None:
-    source = members.extractfile(member) if member.isreg() else None
+    # Holes take no bytes of a body, and any number of them on disk.
+    source = members.extractfile(member) if member.isreg() and not member.issparse() else None
     if source is None:
-        raise BadRequest(f"'{member.name}' in the archive is not a file", remedy="send plain files")
+        raise BadRequest(
+            f"'{member.name}' in the archive is not a file", remedy="send plain files, without holes"
+        )
     with wrap_temporary_errors(), source, to.open("wb") as sink:
         shutil.copyfileobj(source, sink)
 

@@ -11,6 +11,7 @@ import pytest
 import omnigraph as og
 from omnigraph import errors
 from omnigraph.engine.changes import comparison
+from omnigraph.engine.graph.lineage import LONGEST_MESSAGE
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  city: String? }
@@ -158,6 +159,17 @@ def test_a_cherry_pick_onto_a_branch_without_tables_of_its_own(graph: og.Graph) 
     done = graph.cherry_pick(wanted, "work")
     assert {key: one.inserted for key, one in done.changes.items()} == {"node:Person": 1}
     assert graph.snapshot("work").tables["node:Person"].rows == 4
+
+
+def test_messages_that_are_too_long_to_quote_are_left_out(graph: og.Graph) -> None:
+    long = graph.load({"Team": [{"name": "new"}]}, mode="append", message="x" * LONGEST_MESSAGE).commit
+    assert long is not None
+    undone = graph.revert(long.id).commit
+    again = graph.cherry_pick(long.id).commit
+    assert undone is not None
+    assert again is not None
+    assert undone.message == f"This reverts commit {long.id}."
+    assert again.message == f"(cherry picked from commit {long.id})"
 
 
 @pytest.mark.usefixtures("size")

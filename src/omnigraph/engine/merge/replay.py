@@ -60,7 +60,8 @@ def revert(graph: OpenGraph, commit: Commit, author: Author, options: ReplayChoi
     """Take back what a commit changed against its first parent."""
     graph.permissions.require("change", branch=author.branch, actor=author.actor)
     parent = _require_parent(commit, "reverted")
-    message = f'Revert "{commit.subject or commit.id}"\n\nThis reverts commit {commit.id}.'
+    note = f"This reverts commit {commit.id}."
+    message = _fit(f'Revert "{commit.subject or commit.id}"\n\n{note}', note)
     return _Replay(graph, _with_message(author, message), options, "revert", f"revert of {commit.id}").run(
         commit.id, AtCommit(parent), lambda _: graph.snapshot(AtCommit(commit.id))
     )
@@ -71,8 +72,7 @@ def cherry_pick(graph: OpenGraph, commit: Commit, author: Author, options: Repla
     graph.permissions.require("change", branch=author.branch, actor=author.actor)
     parent = _require_parent(commit, "cherry-picked")
     note = f"(cherry picked from commit {commit.id})"
-    message = f"{commit.message}\n\n{note}" if commit.message else f"Cherry-pick {commit.id}"
-    message = message if len(message) <= LONGEST_MESSAGE else note
+    message = _fit(f"{commit.message}\n\n{note}", note) if commit.message else f"Cherry-pick {commit.id}"
     return _Replay(graph, _with_message(author, message), options, "cherry_pick", commit.id).run(
         commit.id, AtCommit(commit.id), lambda _: graph.snapshot(AtCommit(parent))
     )
@@ -94,6 +94,11 @@ def _require_parent(commit: Commit, what: str) -> str:
             remedy="name a later commit; see `omnigraph log`",
         )
     return commit.parent
+
+
+def _fit(message: str, note: str) -> str:
+    """Return the message, or only its note where quoting another one makes it too long."""
+    return message if len(message) <= LONGEST_MESSAGE else note
 
 
 def _with_message(author: Author, message: str) -> Author:

@@ -77,6 +77,10 @@ def _values(cells: ParsedColumn) -> list[Any]:
         (pa.array([1.5, float("nan"), None]), F64.with_nullable(), [1.5, None, None]),
         (pa.array([Decimal("36.00"), None]), I32, [36, None]),
         (pa.array([Decimal(2**64 - 1)]), U64, [2**64 - 1]),
+        (pa.array([Decimal(5), None], pa.decimal128(38, 30)), I64, [5, None]),
+        (pa.array([Decimal(-5)], pa.decimal256(76, 70)), I32, [-5]),
+        (pa.array([Decimal(5), None], pa.decimal32(5, 2)), U32, [5, None]),
+        (pa.array([Decimal("1E+3")], pa.decimal128(5, -3)), I64, [1000]),
         (pa.array([Decimal("0.10"), None]), F64, [0.1, None]),
         (pa.array([Decimal("0.1000000000000000000")]), F64, [0.1]),
         (pa.array([Decimal("1.50"), None]), S, ["1.50", None]),
@@ -159,6 +163,12 @@ def test_what_fits_is_taken_without_loss(column: pa.Array, type_: ValueType, val
         ),
         (pa.array([Decimal("1.50"), Decimal(1)]), I32, {0: "strict property 'p' expects Int32, got 1.5"}),
         (pa.array([Decimal(2**63), Decimal(1)]), I64, {0: f"property 'p' value {2**63} exceeds Int64 range"}),
+        (
+            pa.array([Decimal("1.25"), Decimal(4)], pa.decimal128(38, 30)),
+            I64,
+            {0: "strict property 'p' expects Int64, got 1.25"},
+        ),
+        (pa.array([Decimal(10**37 + 1)]), I64, {0: f"property 'p' value {10**37 + 1} exceeds Int64 range"}),
         (
             pa.array([Decimal("0.1234567890123456789"), Decimal("0.5")]),
             F64,

@@ -21,6 +21,8 @@ LARGEST_WHOLE_FLOAT = 2**53
 """From here on a float stands for several integers: which one was meant is unknown."""
 _DIGITS_OF_F64 = 15
 """So many digits of a decimal survive a float and back, whatever they are."""
+_MOST_DIGITS = 76
+"""Of a decimal in Arrow."""
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -70,15 +72,19 @@ def whole_floats(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
 def whole_decimals(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     """Decimals without a fraction as integers of a type."""
     form = FORMS[scalar].name
+    # Arrow rounds only wide decimals, and compares those only whose digits before and after the point fit.
+    wide = column.cast(pa.decimal256(_MOST_DIGITS, max(column.type.scale, 0)))
+    rounded = pc.trunc(wide)
+    whole = rounded.cast(pa.decimal256(_MOST_DIGITS, 0))
     faults = {
         row: f"strict property '{name}' expects {form}, got {_decimal_text(column[row].as_py())}"
-        for row in find_rows(pc.not_equal(pc.trunc(column), column))
+        for row in find_rows(pc.not_equal(rounded, wide))
     }
     low, high = map(Decimal, integer_bounds(scalar))
-    outside = pc.or_(pc.less(column, pa.scalar(low)), pc.greater(column, pa.scalar(high)))
+    outside = pc.or_(pc.less(whole, pa.scalar(low)), pc.greater(whole, pa.scalar(high)))
     for row in find_rows(outside):
         faults[row] = f"property '{name}' value {_decimal_text(column[row].as_py())} exceeds {form} range"
-    kept = without_faults(column, faults)
+    kept = without_faults(whole, faults)
     return ParsedColumn(kept.array.cast(arrow_type(ValueType(scalar))), faults)
 
 
@@ -104,7 +110,8 @@ def _inexact(column: pa.Array, found: pa.Array) -> list[int]:
 
 
 def _decimal_text(value: Decimal) -> str:
-    return f"{value.normalize():f}"
+    digits = f"{value:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
 
 
 # --- UUIDs ---------------------------------------------------------------------------------------
