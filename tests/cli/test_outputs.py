@@ -27,13 +27,15 @@ READ: dict[str, set[str]] = {
     "init": {"--schema"},
     "lint": {"--query", "--schema"},
     "load": {"--data", "--mapping"},
+    "lsp": {"--schema"},
+    "mcp": {"--queries"},
     "merge": {"--resolutions"},
     "branch merge": {"--resolutions"},
-    "pipeline": {"file"},
+    "pipeline": {"--config", "file", "what"},
     "policy": {"--file", "--tests"},
     "ui": {"--queries"},
     "serve": {"--policy", "--server-policy", "--queries", "--tls-cert", "--tls-key"},
-    "schema": {"--schema", "old", "new"},
+    "schema": {"--schema", "files", "old", "new"},
 }
 """Options and arguments that name a file to read, by the beginning of the command."""
 READ_ANYWHERE = {"--query", "--params-file", "--timeout"}
@@ -67,6 +69,7 @@ WRITTEN: dict[str, Callable[[str, Path, str], list[str]]] = {
     ],
     "cluster plan --out": lambda _, at, out: ["cluster", "plan", "--config", str(at), "--out", out],
     "cluster init directory": lambda _, __, out: ["cluster", "init", out],
+    "schema infer --output": lambda _, at, out: ["schema", "infer", str(at / "people.csv"), "-o", out],
     "embed --output": lambda _, at, out: [
         "embed", "--input", str(at / "docs.ndjson"), "--spec", str(at / "spec.yaml"), "--output", out,
     ],
@@ -116,6 +119,7 @@ def filled(tmp_path: Path) -> str:
             made.mutate(f'query q() {{ update Person set {{ n: {n} }} where handle = "ada" }}', branch=branch)
     (tmp_path / "in.ndjson").write_text('{"type": "Person", "data": {"handle": 7}}\n')
     (tmp_path / "docs.ndjson").write_text(DOCS)
+    (tmp_path / "people.csv").write_text("handle\nada\n")
     (tmp_path / "spec.yaml").write_text("fields: [text]\n")
     return uri
 
@@ -145,7 +149,7 @@ def test_no_output_goes_into_a_graph(asked: str, filled: str, tmp_path: Path, re
         assert (code, "is not a path on this machine" in message) == ("bad_request", True)
     assert digests(filled) == before
     assert sorted(at.name for at in tmp_path.iterdir()) == sorted(
-        ["docs.ndjson", "file", "filled.omni", "in.ndjson", "link", "spec.yaml"]
+        ["docs.ndjson", "file", "filled.omni", "in.ndjson", "link", "people.csv", "spec.yaml"]
     )
 
 
@@ -164,6 +168,8 @@ WRITERS = {
     "cli/result_output.py": "checks",
     "cli/output.py": "nowhere",
     "cli/reference.py": "a tool for the pages in docs/",
+    "cli/schema.py": "checks",
+    "cli/shell_prompt.py": "the history of the shell, in the folder of the settings",
     "client/exports.py": "new_file",
     "engine/embedding/embed_file.py": "checks",
     "engine/files/atomic_output.py": "checks",
@@ -182,6 +188,7 @@ WRITERS = {
     "cluster/plan_file.py": "what plan_command.py checked",
     "server/load_files.py": "a temporary file",
     "server/loads.py": "a temporary file",
+    "server/sources.py": "files of a server",
     "server/ui_sessions.py": "files of a server",
 }
 """Files of the source that write files, outside of the storage."""
