@@ -18,22 +18,20 @@ import pyarrow as pa
 from omnigraph.arguments import check_arguments, check_function_arguments, require_whole
 from omnigraph.embed.settings import EmbedSettings
 from omnigraph.engine.changes import DEFAULT_CHANGES, DEFAULT_ENTRIES
-from omnigraph.engine.files.source_files import read_source
+from omnigraph.engine.files.source_files import read_schema
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.format_stamp import read_stamp
 from omnigraph.engine.graph.lineage import Commit, require_actor
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, OpenGraph, ReadTarget
+from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph, ReadTarget
 from omnigraph.engine.graph.permissions import Permissions
 from omnigraph.engine.graph.root import Root
-from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
-from omnigraph.engine.graph.targets import parse_past_target, parse_target, resolve_snapshot, to_microseconds
+from omnigraph.engine.graph.targets import parse_past_target, parse_target
 from omnigraph.engine.lifecycle.open import open_graph, reopen_graph
 from omnigraph.engine.tasks.runner import EngineName, select_engine
 from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, OmnigraphError, ReadOnlyGraph
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.source import Source
 from omnigraph.progress import ProgressListener, progress_to
 from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
 from omnigraph.query.read_cache import shared_cache
@@ -44,15 +42,13 @@ from omnigraph.storage.location import Location
 
 if TYPE_CHECKING:
     from omnigraph.engine.changes.diff import Diff
-    from omnigraph.engine.changes.feed import BranchHistory, ChangeFeed
+    from omnigraph.engine.changes.feed import ChangeFeed
     from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import ChangePage
-    from omnigraph.engine.constraints.duplicates import Mode
     from omnigraph.engine.copying.copier import CopyResult
     from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
     from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
     from omnigraph.engine.load.request import LoadResult
-    from omnigraph.engine.load.sources.mapping import InputMapping
     from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
     from omnigraph.engine.maintenance.ensure_indexes import IndexResult
     from omnigraph.engine.maintenance.optimize import OptimizeResult
@@ -93,7 +89,7 @@ def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: 
     from omnigraph.engine.lifecycle.create import create_graph
 
     root = Root.at(Location.parse(uri))
-    source = _schema_source(schema)
+    source = read_schema(schema)
     compile_schema(source)  # here, so that mistakes name the file
     create_graph(root, source.text, force=force)
     return Graph(open_graph(root))
@@ -172,7 +168,7 @@ class Graph:
         from omnigraph.engine.schema_apply.apply import SchemaRequest
         from omnigraph.engine.schema_apply.apply import plan_schema as run_plan_schema
 
-        return run_plan_schema(self._reading(), SchemaRequest(_schema_source(schema), allow_data_loss))
+        return run_plan_schema(self._reading(), SchemaRequest(read_schema(schema), allow_data_loss))
 
     def apply_schema(
         self,
@@ -190,7 +186,7 @@ class Graph:
         from omnigraph.engine.schema_apply.apply import SchemaRequest
         from omnigraph.engine.schema_apply.apply import apply_schema as run_apply_schema
 
-        request = SchemaRequest(_schema_source(schema), allow_data_loss, actor, message)
+        request = SchemaRequest(read_schema(schema), allow_data_loss, actor, message)
         return run_apply_schema(self._writing(), request)
 
     @property
@@ -309,7 +305,7 @@ class Graph:
         version: int | None = None,
         time: datetime | str | None = None,
     ) -> Explanation:
-        """Run a read query and tell what was done: each step with its rows and milliseconds."""
+        """Run a read query and report what was done: each step with its rows and milliseconds."""
         target = parse_target(commit, version, time, branch)
         return self._queries.ask(target, ReadQuery(query, params, name), Reader.explain)
 
@@ -420,15 +416,17 @@ class Graph:
         file `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
         `progress` hears how far it is.
         """
+        from omnigraph.engine.constraints.duplicates import parse_mode
         from omnigraph.engine.load.loader import load as run_load
         from omnigraph.engine.load.request import LoadRequest
+        from omnigraph.engine.load.sources.mapping import open_mapping
         from omnigraph.engine.load.spool import open_inputs
         from omnigraph.engine.tasks.runner import collect_metrics
         from omnigraph.engine.write.transaction import Author
         from omnigraph.lineage import describe_inputs, record_run
 
-        opened, chosen = self._reading() if dry_run else self._writing(), _mode(mode)
-        how = (_mapping(mapping), engine, self.schema, opened.root)
+        opened, chosen = self._reading() if dry_run else self._writing(), parse_mode(mode)
+        how = (None if mapping is None else open_mapping(mapping), engine, self.schema, opened.root)
         with (
             progress_to(progress),
             collect_metrics() as metrics,
@@ -483,7 +481,7 @@ class Graph:
         Where the branches contradict each other it fails with `MergeConflicts`, unless `strategy` says whose
         version stands (`ours` is that of `into`) or `resolutions`, a path or a mapping, decide one by one.
         With `granularity="property"` two changes of one entity go together when they are about different
-        properties. `dry_run` only tells what would happen. `delete_branch` deletes the source afterwards.
+        properties. `dry_run` only reports what would happen. `delete_branch` deletes the source afterwards.
         `engine` is `local`, `spark`, or chosen by the size of the change.
         """
         from omnigraph.engine.changes.comparison import RunnerChoice
@@ -533,31 +531,22 @@ class Graph:
         message: str | None = None,
         engine: EngineName = "auto",
     ) -> MergeResult:
-        """Give a branch the content of an older moment, in a new commit; nothing of its history is lost.
-
-        A moment is what `diff` takes: a commit, a branch, a time, a snapshot.
-        """
+        """Give a branch the content of an older moment, named as for `diff`, in a new commit."""
         from omnigraph.engine.merge.replay import reset
+        from omnigraph.snapshot import resolve_moment
 
-        found = self._moment(to).commit
+        found = resolve_moment(self._reading(), to).commit
         if found is None:
             raise BadRequest(f"'{to}' has no commit to reset to", remedy="name a commit")
         return self._replay(reset, found, branch, {"actor": actor, "message": message, "engine": engine})
 
     def _replay(self, run: Replay, commit: str | Commit, branch: str, how: ReplayOptions) -> MergeResult:
-        from omnigraph.engine.changes.comparison import RunnerChoice
-        from omnigraph.engine.merge.choices import parse_granularity, parse_strategy
         from omnigraph.engine.merge.replay import ReplayChoices
         from omnigraph.engine.write.transaction import Author
 
         author = Author(parse_branch_name(branch), how.get("actor"), message=how.get("message"))
-        choices = ReplayChoices(
-            parse_strategy(how.get("strategy")),
-            parse_granularity(how.get("granularity", "row")),
-            RunnerChoice(how.get("engine", "auto")),
-        )
         found = commit if isinstance(commit, Commit) else self.commits.get(commit)
-        return run(self._writing(), found, author, choices)
+        return run(self._writing(), found, author, ReplayChoices.of(how))
 
     def diff(
         self,
@@ -579,9 +568,11 @@ class Graph:
         from omnigraph.engine.changes.change import parse_filter
         from omnigraph.engine.changes.comparison import RunnerChoice
         from omnigraph.engine.changes.diff import Diff
+        from omnigraph.snapshot import resolve_moment
 
-        wanted, hands = parse_filter(kinds, types, ops), RunnerChoice(engine)
-        return Diff(self._reading(), self._moment(a), self._moment(b), wanted, runner_choice=hands)
+        wanted, opened = parse_filter(kinds, types, ops), self._reading()
+        before, after = resolve_moment(opened, a), resolve_moment(opened, b)
+        return Diff(opened, before, after, wanted, runner_choice=RunnerChoice(engine))
 
     def changes(
         self,
@@ -598,11 +589,13 @@ class Graph:
         `since` is the `cursor` of an earlier feed with the same filter, `beginning` (also if not given),
         `now`, or `after:` and the id of a commit. `limit` is a number of commits.
         """
-        from omnigraph.engine.changes.feed import ChangeFeed
+        from omnigraph.engine.changes.change import parse_filter
+        from omnigraph.engine.changes.feed import BranchHistory, ChangeFeed
 
         if limit is not None and limit < 1:
             raise InvalidValue(f"limit must be at least 1, got {limit}")
-        return ChangeFeed(self._history(branch, types, kinds, ops), since, limit)
+        wanted = parse_filter(kinds, types, ops)
+        return ChangeFeed(BranchHistory(self._reading(), parse_branch_name(branch), wanted), since, limit)
 
     def change_page(
         self,
@@ -616,9 +609,12 @@ class Graph:
         ops: str | Iterable[str] | None = None,
     ) -> ChangePage:
         """Like `changes`, in pages: at most `limit` changes in one, and a token for the next."""
+        from omnigraph.engine.changes.change import parse_filter
+        from omnigraph.engine.changes.feed import BranchHistory
         from omnigraph.engine.changes.page import read_feed_page
 
-        history = self._history(branch, types, kinds, ops)
+        wanted = parse_filter(kinds, types, ops)
+        history = BranchHistory(self._reading(), parse_branch_name(branch), wanted)
         return read_feed_page(history, since=since, token=page_token, limit=limit)
 
     def spark(self, session: Any = None) -> Any:
@@ -712,16 +708,14 @@ class Graph:
         from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
         from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup as run_cleanup
         from omnigraph.engine.upkeep.manifest_upkeep import minimum_age
-        from omnigraph.query.topology.saved_topology import delete_topologies, find_orphan_topologies
+        from omnigraph.query.topology.saved_topology import remove_orphan_topologies
 
         opened = self._reading() if dry_run else self._writing()
         policy = CleanupPolicy.of(keep, older_than, minimum_age(), staged_older_than)
         with progress_to(progress):
             done = run_cleanup(opened, policy, dry_run=dry_run, actor=actor)
-        files = find_orphan_topologies(opened)
-        if not dry_run:
-            delete_topologies(opened, files)
-        return replace(done, derived_files=len(files), derived_bytes=sum(files.values()))
+        sizes = remove_orphan_topologies(opened, dry_run=dry_run)
+        return replace(done, derived_files=len(sizes), derived_bytes=sum(sizes))
 
     def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairResult:
         """Look for tables that were modified outside omnigraph; with `confirm` publish what changed no row.
@@ -754,8 +748,7 @@ class Graph:
     def refresh(self) -> None:
         """Drop everything cached in memory and reopen the graph.
 
-        A write that somebody completed and did not live to publish becomes visible, unless the graph is
-        open for reading only.
+        Unless it is open for reading only, a write whose process died before publishing it becomes visible.
         """
         shared_cache().forget_graph(self.uri)
         self._opened = reopen_graph(self._reading())
@@ -794,31 +787,6 @@ class Graph:
             raise ReadOnlyGraph(self.uri)
         return opened
 
-    def _history(
-        self,
-        branch: str,
-        types: str | Iterable[str] | None,
-        kinds: str | Iterable[str] | None,
-        ops: str | Iterable[str] | None,
-    ) -> BranchHistory:
-        from omnigraph.engine.changes.change import parse_filter
-        from omnigraph.engine.changes.feed import BranchHistory
-
-        return BranchHistory(self._reading(), parse_branch_name(branch), parse_filter(kinds, types, ops))
-
-    def _moment(self, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
-        from omnigraph.snapshot import Snapshot
-
-        match named:
-            case Snapshot():
-                return named._pinned  # noqa: SLF001 - private to both
-            case Commit():
-                return self._reading().snapshot(AtCommit(named.id))
-            case datetime():
-                return self._reading().snapshot(AtTime(MAIN, to_microseconds(named)))
-            case str():
-                return resolve_snapshot(self._reading(), named, to_microseconds)
-
     def _pin(self, target: ReadTarget) -> Snapshot:
         from omnigraph.snapshot import snapshot_of
 
@@ -828,28 +796,3 @@ class Graph:
 def queries_of(graph: Graph) -> QueryService:
     """Return the query service of a graph; for other engines and the server, not for users."""
     return graph._queries  # noqa: SLF001 - this function is how they reach it
-
-
-def _schema_source(schema: str | os.PathLike[str]) -> Source:
-    """A schema text, or the text of a schema file with its name, so that mistakes name it."""
-    if not isinstance(schema, str):
-        return read_source(Path(schema))
-    if schema.endswith(".pg") and len(schema.split()) == 1:
-        raise BadRequest(f"'{schema}' is not a schema", remedy=f"to read a file, write `Path('{schema}')`")
-    return Source(schema)
-
-
-def _mode(text: str) -> Mode:
-    from omnigraph.engine.constraints.duplicates import Mode
-
-    if text not in list(Mode):
-        raise BadRequest(f"'{text}' is not a mode of loading", remedy=f"choose one of: {', '.join(Mode)}")
-    return Mode(text)
-
-
-def _mapping(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> InputMapping | None:
-    from omnigraph.engine.load.sources.mapping import build_mapping, read_mapping
-
-    if given is None:
-        return None
-    return build_mapping(given) if isinstance(given, Mapping) else read_mapping(given)

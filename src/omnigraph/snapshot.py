@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from datetime import datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Literal
 
@@ -15,9 +16,10 @@ from omnigraph.arguments import check_arguments
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
+from omnigraph.engine.graph.open_graph import AtCommit, AtTime, AtVersion, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.graph.snapshot_tables import read_rows
+from omnigraph.engine.graph.targets import resolve_snapshot, to_microseconds
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.progress import ProgressListener, progress_to
@@ -145,6 +147,19 @@ class Snapshot:
         from omnigraph.notebook.overview import snapshot_page
 
         return snapshot_page(self._pinned)
+
+
+def resolve_moment(graph: OpenGraph, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
+    """Pin the moment that a snapshot, a commit, a time of main or a text names."""
+    match named:
+        case Snapshot():
+            return named._pinned  # noqa: SLF001 - private to both
+        case Commit():
+            return graph.snapshot(AtCommit(named.id))
+        case datetime():
+            return graph.snapshot(AtTime(MAIN, to_microseconds(named)))
+        case str():
+            return resolve_snapshot(graph, named, to_microseconds)
 
 
 def snapshot_of(pinned: EngineSnapshot, questions: QueryService) -> Snapshot:

@@ -15,6 +15,7 @@ from omnigraph.engine.constraints.table_change import TableChange, first_rows, i
 from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.rows.ids import compose_ids, render_keys
 from omnigraph.engine.rows.violations import Flags, Numbers
+from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import UniqueRule
 from omnigraph.lang.types import STRING
 
@@ -106,6 +107,13 @@ class Mode(StrEnum):
     APPEND = "append"
     MERGE = "merge"
     OVERWRITE = "overwrite"
+
+
+def parse_mode(text: str) -> Mode:
+    """Return the mode of a load by its name."""
+    if text not in list(Mode):
+        raise BadRequest(f"'{text}' is not a mode of loading", remedy=f"choose one of: {', '.join(Mode)}")
+    return Mode(text)
 
 
 def find_repeated_keys(target: TableType, rows: pa.Table) -> Faults | None:

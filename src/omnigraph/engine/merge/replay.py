@@ -19,7 +19,13 @@ from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 from omnigraph.engine.graph.lineage import LONGEST_MESSAGE, Commit
 from omnigraph.engine.graph.open_graph import AtCommit, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
-from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity, MergeSide
+from omnigraph.engine.merge.choices import (
+    MergeChoices,
+    MergeGranularity,
+    MergeSide,
+    parse_granularity,
+    parse_strategy,
+)
 from omnigraph.engine.merge.conflict_builder import BranchNames
 from omnigraph.engine.merge.merge import target_snapshot
 from omnigraph.engine.merge.merge_base import SnapshotBase
@@ -50,6 +56,12 @@ class ReplayChoices:
     strategy: MergeSide | None = None
     granularity: MergeGranularity = MergeGranularity.ROW
     runner_choice: RunnerChoice = field(default_factory=RunnerChoice, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, how: ReplayOptions) -> ReplayChoices:
+        """Return the choices that options name."""
+        granularity = parse_granularity(how.get("granularity", "row"))
+        return cls(parse_strategy(how.get("strategy")), granularity, RunnerChoice(how.get("engine", "auto")))
 
 
 Replay: TypeAlias = Callable[[OpenGraph, Commit, Author, ReplayChoices], MergeResult]

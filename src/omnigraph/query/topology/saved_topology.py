@@ -134,17 +134,17 @@ def _open_file(graph: OpenGraph, edges: Rows) -> File | None:
 SUFFIX = ".topology"
 
 
-def find_orphan_topologies(graph: OpenGraph) -> dict[Location, int]:
-    """Return the topology files, with their sizes, of edge tables that no branch has or that became small."""
+def remove_orphan_topologies(graph: OpenGraph, *, dry_run: bool) -> list[int]:
+    """Delete topology files of edge tables that no branch has or that became small; returns their sizes.
+
+    A read that needs one rebuilds it.
+    """
     kept = {file_name(path, owner) for path, owner in _large_edges(graph)}
     sizes = graph.root.objects.list_sizes(graph.root.layout.derived)
-    return {at: size for at, size in sizes.items() if at.name.endswith(SUFFIX) and at.name not in kept}
-
-
-def delete_topologies(graph: OpenGraph, places: dict[Location, int]) -> None:
-    """Delete topology files; a read that needs one rebuilds it."""
-    for at in places:
+    orphans = {at: size for at, size in sizes.items() if at.name.endswith(SUFFIX) and at.name not in kept}
+    for at in () if dry_run else orphans:
         graph.root.objects.delete(at)
+    return list(orphans.values())
 
 
 def file_name(path: str, owner: str | None) -> str:

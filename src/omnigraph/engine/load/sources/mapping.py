@@ -160,6 +160,11 @@ def build_mapping(value: Mapping[str, Any], name: str = "<mapping>") -> InputMap
     return _mapping(to_yaml_value(dict(value)), name)
 
 
+def open_mapping(given: str | os.PathLike[str] | Mapping[str, Any]) -> InputMapping:
+    """Return a mapping from a file, or from plain values of the same form."""
+    return build_mapping(given) if isinstance(given, Mapping) else read_mapping(given)
+
+
 # --- form ----------------------------------------------------------------------------------------
 
 
