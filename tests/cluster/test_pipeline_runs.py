@@ -277,6 +277,41 @@ def test_the_cluster_goes_on_where_the_file_ended(deployment: Deployment) -> Non
     assert team(deployment) == ["a@x", "b@x"]
 
 
+def test_the_records_of_another_graph_with_the_same_name_are_not_those_of_the_cluster(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy" / "team.omni"
+    og.init(copy, schema=SCHEMA).close()
+    file_pipeline(deployment, "    checkpoint: watermark\n")
+    at = deployment.folder / "crm.yaml"
+    rows = f"mode: append, map: {PEOPLE_MAP}}}"
+    at.write_text(at.read_text().replace(f"{rows}]", f"{rows}, {{graph: ../copy/team.omni, {rows}]"))
+    file = read_pipeline(at)
+    run(file, Given(deployment.folder, ONE, "2024-01-01"))
+    run(file, Given(deployment.folder, OTHER, "2024-01-02"), RunOptions(("../copy/team.omni",)))
+    pipeline = apply_pipeline(deployment, pipeline_text(more=WATERMARK))
+    given = Given(deployment.folder, OTHER, "2024-01-02")
+    assert run(pipeline, given).status == "succeeded"
+    assert [one["people"].lower for one in given.asked] == ["2024-01-01"]
+    assert team(deployment) == ["a@x", "b@x"]
+
+
+@pytest.mark.parametrize("named", ["team.omni", "./team.omni", "{folder}/team.omni", "{link}/team.omni"])
+def test_the_records_of_a_file_are_found_however_it_names_the_graph(
+    deployment: Deployment, tmp_path: Path, named: str
+) -> None:
+    folder, link = deployment.folder / "graphs", tmp_path / "link"
+    link.symlink_to(folder)
+    file_pipeline(deployment)
+    text = (deployment.folder / "crm.yaml").read_text()
+    text = text.replace("graphs/team.omni", named.format(folder=folder, link=link))
+    (folder / "crm.yaml").write_text(text.replace("data/people.csv", "../data/people.csv"))
+    given = Given(deployment.folder, ONE)
+    assert run(read_pipeline(folder / "crm.yaml"), given).status == "succeeded"
+    assert run(applied_pipeline(deployment), given).targets["graph.team"].status == "skipped"
+    assert team(deployment) == ["a@x"]
+
+
 def test_records_are_not_taken_over_from_a_run_that_is_under_way(deployment: Deployment) -> None:
     file, pipeline = file_pipeline(deployment), applied_pipeline(deployment)
     with hold_lease(open_ledger(file), "a run"), pytest.raises(PipelineRunInProgress):

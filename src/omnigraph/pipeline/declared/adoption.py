@@ -8,16 +8,17 @@ the move as done, so a process that dies in between leaves the rest to the next 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
 
 from omnigraph import failpoints
 from omnigraph.errors import PipelineMovedToCluster
 from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import hold_lease
-from omnigraph.pipeline.declared.records import FOLDER, Checkpoint, Ledger, OpenStore, RunRecord, reading
+from omnigraph.pipeline.declared.records import FOLDER, Ledger, OpenStore, RunRecord, reading
 from omnigraph.storage.location import Location
 from omnigraph.storage.stores import open_store
 
@@ -61,10 +62,11 @@ def _adopt(pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str) -> N
     with hold_lease(before, run_id):
         _write_mark(before, pipeline.home, "moving")
         failpoints.reach(failpoints.PIPELINE_BEFORE_ADOPTION)
-        graphs = {PurePosixPath(one.uri).name: one.name for one in pipeline.into}
-        for record in before.runs():
+        runs, reached = before.runs(), before.checkpoint()
+        graphs = _match_names({*reached, *(name for one in runs for name in one.targets)}, pipeline)
+        for record in runs:
             ledger.copy_run(_rename(record, graphs))
-        ledger.add_checkpoint(_rename_checkpoint(before.checkpoint(), graphs))
+        ledger.add_checkpoint({graphs.get(name, name): sources for name, sources in reached.items()})
         failpoints.reach(failpoints.PIPELINE_AFTER_ADOPTION)
         _write_mark(before, pipeline.home, "moved")
 
@@ -74,19 +76,49 @@ def _rename(record: RunRecord, graphs: Mapping[str, str]) -> RunRecord:
     return replace(
         record,
         targets={
-            _new_name(name, graphs): replace(one, recorded_as=one.recorded_as or name)
+            graphs.get(name, name): replace(one, recorded_as=one.recorded_as or name)
             for name, one in record.targets.items()
         },
     )
 
 
-def _rename_checkpoint(found: Checkpoint, graphs: Mapping[str, str]) -> Checkpoint:
-    return {_new_name(name, graphs): sources for name, sources in found.items()}
+def _match_names(names: Collection[str], pipeline: Pipeline) -> dict[str, str]:
+    """The graphs of a cluster by the names that a file gave them; other graphs may end in `<id>.omni` too.
+
+    A file may name a graph relative to a folder that is not on record. Of several such names, the one counts
+    that agrees with the place of the graph.
+    """
+    found = {}
+    for target in pipeline.into:
+        alike = [name for name in names if _may_name(_place_in(name), target.uri)]
+        exact = [name for name in alike if _agrees(_place_in(name), target.uri)]
+        for name in exact if len(alike) > 1 else alike:
+            found[name] = target.name
+    return found
 
 
-def _new_name(name: str, graphs: Mapping[str, str]) -> str:
-    """The graph of a cluster that a file names by its path, which ends in `<id>.omni`."""
-    return graphs.get(PurePosixPath(name.rstrip("/")).name, name)
+def _place_in(name: str) -> str:
+    return name.removeprefix("graph.").rstrip("/")
+
+
+def _may_name(place: str, uri: str) -> bool:
+    """Whether a place, as a file names it, can be that of a graph."""
+    if _is_relative(place):
+        return "://" not in uri and PurePosixPath(place).name == PurePosixPath(uri).name
+    given = Location.parse(place)
+    if not given.is_local or "://" in uri:
+        return given.uri == uri
+    return given.path.resolve() == Path(uri).resolve()
+
+
+def _agrees(place: str, uri: str) -> bool:
+    """Whether a place that can be that of a graph also has the folders of it, as far as it names any."""
+    parts = tuple(part for part in PurePosixPath(normpath(place)).parts if part != "..")
+    return not _is_relative(place) or PurePosixPath(uri).parts[-len(parts) :] == parts
+
+
+def _is_relative(place: str) -> bool:
+    return "://" not in place and not place.startswith("/")
 
 
 def _read_mark(ledger: Ledger) -> dict[str, str] | None:
