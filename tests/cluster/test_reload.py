@@ -244,3 +244,18 @@ def test_no_request_is_dropped_while_workers_reload(deployment: Deployment, tmp_
             stopping.set()
             asking.join()
         assert statuses == {200}
+
+
+def test_failure_of_this_machine_is_logged_and_does_not_end_the_watch(
+    deployment: Deployment, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server(deployment, tmp_path / "full disk")
+    before = server.revisions.current
+    widen(deployment)
+    server.watch.look()
+    assert (server.revisions.current is before, server.outcomes) == (True, ["refused"])
+    assert "FileNotFoundError" in caplog.text
+    server.folder.mkdir()
+    server.watch.look()
+    assert (server.queries, server.outcomes) == ({"people", "mails"}, ["refused", "served"])
+    server.revisions.close()

@@ -71,8 +71,10 @@ class LedgerWatch:
             self._pause = self._how.seconds if mark != self._seen else min(2 * self._pause, LONGEST_PAUSE)
             self._seen = mark
             is_settled = self._try_newer()
-        except OmnigraphError as error:
-            self._report(error.message)
+        except Exception as error:  # noqa: BLE001 - reported, and tried again: the thread must not end
+            self._report(
+                error.message if isinstance(error, OmnigraphError) else f"{type(error).__name__}: {error}"
+            )
             is_settled = False
         self._retry_at = float("inf") if is_settled else time.monotonic() + self._pause
 
@@ -90,7 +92,11 @@ class LedgerWatch:
         if plan == current.plan and set(booted.graphs) == set(current.graphs):
             booted.close()
             return False
-        save_plan(self._how.folder, plan)
+        try:
+            save_plan(self._how.folder, plan)
+        except OSError:
+            booted.close()
+            raise
         self._revisions.swap(booted)
         self._reported = None
         self._how.count("served")
