@@ -13,7 +13,9 @@ import pytest
 
 import omnigraph as og
 from omnigraph.cli.main import main
+from omnigraph.engine.load.sources.casts import cast_column
 from omnigraph.errors import LoadRejected
+from omnigraph.lang.types import Scalar
 
 SCHEMA = "node Person { name: String @key  age: I32?  born: Date?  seen: DateTime?  ok: Bool?  real: F64? }"
 MAY = dt.date(2019, 5, 31)
@@ -73,6 +75,29 @@ def test_dates_that_can_be_read_in_two_ways_need_a_format(graph: og.Graph) -> No
         load(graph, "name,born\na,31.01.2020\nb,32.01.2020\n", date_format="%d.%m.%Y")
 
 
+@pytest.mark.parametrize("text", ["31.02.2019", "29.02.2023", "31.12.24"])
+def test_dates_that_no_calendar_has_are_never_other_dates(graph: og.Graph, text: str) -> None:
+    for mapping in ({}, {"date_format": "%d.%m.%Y"}):
+        with pytest.raises(LoadRejected, match=f'expects Date32, got "{text}"'):
+            load(graph, f"name,born\na,{text}\n", **mapping)
+
+
+@pytest.mark.parametrize(
+    ("date_format", "text"),
+    [
+        ("%d.%m.%Y", "31. 5.2019"),
+        ("%d-%b-%y", "31-May-19"),
+        ("%Y%m%d", "20190531"),
+        ("%B %e, %Y", "May 31, 2019"),
+        ("%Y-%j", "2019-151"),
+        ("%d/%m/%Y %I:%M %p", "31/05/2019 12:00 AM"),
+    ],
+)
+def test_dates_of_many_formats(graph: og.Graph, date_format: str, text: str) -> None:
+    load(graph, f'name,born\na,"{text}"\n', date_format=date_format)
+    assert values(graph, "born") == [MAY]
+
+
 def test_names_can_come_from_the_mapping(graph: og.Graph) -> None:
     assert load(graph, "ada,36\nbo,\n", header=["name", "age"]).total == 2
     assert values(graph, "age") == [36, None]
@@ -99,6 +124,20 @@ def test_a_cast_converts_values_with_loss(
     rows = pa.table({"name": ["a", "b"], name: pa.array(column)})
     graph.load(rows, type="Person", mode="overwrite", mapping={"cast": cast})
     assert values(graph, name) == expected
+
+
+def test_a_cast_of_texts_keeps_integers_beside_fractions() -> None:
+    for scalar, most in (("I64", 2**63 - 1), ("U64", 2**64 - 1)):
+        done = cast_column(pa.array([str(most), "1.5", None, "x", "2e19"]), "p", Scalar[scalar])
+        assert done.array.to_pylist() == [most, 1, None, None, None]
+        assert list(done.faults) == [3, 4]
+
+
+@pytest.mark.parametrize("scalar", [Scalar.I64, Scalar.STRING, Scalar.DATE])
+def test_a_cast_never_makes_null_of_bytes_that_are_no_text(scalar: Scalar) -> None:
+    done = cast_column(pa.array([b"\xff", None], pa.binary()), "p", scalar)
+    assert list(done.faults) == [0]
+    assert "got text that is not UTF-8" in done.faults[0]
 
 
 def test_a_cast_to_text_makes_keys_of_numbers(graph: og.Graph) -> None:

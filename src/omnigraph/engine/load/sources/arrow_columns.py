@@ -142,7 +142,7 @@ def _convert_blobs(column: pa.Array, name: str, field: pa.Field, external: Refus
     if plain_type(column.type) == pa.string():
         texts, wrong = valid_texts(column)
         cells = read_blobs(texts.to_pylist(), name, field, external)
-        return cells if wrong is None else _with_faults(cells, wrong, name, Scalar.BLOB)
+        return cells if wrong is None else with_faults(cells, wrong, name, Scalar.BLOB)
     rows = pa.table([column.cast(pa.large_binary())], names=[field.name])
     return ParsedColumn(to_writable(rows, pa.schema([field])).column(0).combine_chunks())
 
@@ -159,11 +159,11 @@ def _convert_scalars(column: pa.Array, name: str, scalar: Scalar) -> ParsedColum
         return _convert_floats(column, name, scalar)
     if kinds.is_floating(found):
         whole = whole_floats(column, name, scalar)
-        cells = _convert_integers(whole.array, name, scalar)
+        cells = convert_integers(whole.array, name, scalar)
         return ParsedColumn(cells.array, {**cells.faults, **whole.faults})
     if kinds.is_timestamp(found) or kinds.is_date(found):
         return (_convert_days if scalar is Scalar.DATE else _convert_moments)(column, name)
-    cells = _convert_integers(column, name, scalar)
+    cells = convert_integers(column, name, scalar)
     if scalar in INTEGERS:
         return cells
     return ParsedColumn(cells.array.view(arrow_type(ValueType(scalar))), cells.faults)
@@ -184,10 +184,10 @@ def _convert_texts(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     cells = parse_dates(texts, name, ValueType(scalar))
     if wrong is None:
         return cells
-    return _with_faults(cells, wrong, name, scalar)
+    return with_faults(cells, wrong, name, scalar)
 
 
-def _with_faults(cells: ParsedColumn, wrong: Flags, name: str, scalar: Scalar) -> ParsedColumn:
+def with_faults(cells: ParsedColumn, wrong: Flags, name: str, scalar: Scalar) -> ParsedColumn:
     """The same cells, with texts refused that are not UTF-8."""
     reason = f"strict property '{name}' expects {FORMS[scalar].name}, got {NOT_UTF8}"
     return ParsedColumn(
@@ -195,7 +195,7 @@ def _with_faults(cells: ParsedColumn, wrong: Flags, name: str, scalar: Scalar) -
     )
 
 
-def _convert_integers(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
+def convert_integers(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     """Integers of any width by the range of the type; a Date or DateTime by its numbers."""
     target = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}.get(scalar) or arrow_type(
         ValueType(scalar)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as kinds
 
-from omnigraph.engine.load.sources.arrow_columns import plain, plain_type
-from omnigraph.engine.load.sources.coercion import find_rows, nan_to_null, without_faults
+from omnigraph.engine.load.sources.arrow_columns import convert_integers, plain, plain_type, with_faults
+from omnigraph.engine.load.sources.coercion import find_rows, nan_to_null, widen_decimals, without_faults
 from omnigraph.engine.load.sources.text_columns import parse_texts, valid_texts
 from omnigraph.engine.rows.json_columns import ParsedColumn
 from omnigraph.lang.types import FLOATS, INTEGERS, Scalar, ValueType
@@ -37,7 +37,9 @@ def cast_column(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     if kinds.is_null(kind):
         return ParsedColumn(pa.nulls(len(values), arrow_type(ValueType(scalar))))
     if kinds.is_string(kind) or kinds.is_large_binary(kind):
-        return _from_texts(valid_texts(values)[0], name, scalar)
+        texts, wrong = valid_texts(values)
+        cells = _from_texts(texts, name, scalar)
+        return cells if wrong is None else with_faults(cells, wrong, name, scalar)
     if kinds.is_floating(kind):
         values = nan_to_null(values.cast(pa.float64()))
     if scalar is Scalar.STRING:
@@ -61,7 +63,7 @@ def _whole(values: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     if kinds.is_boolean(values.type):
         return ParsedColumn(values.cast(pa.int8()))
     if kinds.is_decimal(values.type):
-        return ParsedColumn(pc.trunc(values))
+        return ParsedColumn(pc.trunc(widen_decimals(values)))
     if not kinds.is_floating(values.type):
         return ParsedColumn(values)
     outside = pc.greater_equal(pc.abs(values), pa.scalar(_LARGEST))
@@ -77,6 +79,11 @@ def _from_texts(texts: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     # Texts of numbers with a fraction; those that are no numbers keep their own reason.
     floats = parse_texts(texts, name, ValueType(Scalar.F64, nullable=True))
     whole = _whole(floats.array, name, scalar)
-    wrong = {**whole.faults, **{row: found.faults[row] for row in floats.faults}}
-    exact = found.array.cast(pa.int64(), safe=False)
-    return ParsedColumn(pc.coalesce(exact, whole.array), wrong)
+    fitting = convert_integers(whole.array, name, scalar)
+    too_large = {**fitting.faults, **whole.faults}
+    wrong = {
+        row: too_large.get(row, reason)
+        for row, reason in found.faults.items()
+        if row in too_large or row in floats.faults
+    }
+    return ParsedColumn(pc.coalesce(found.array, fitting.array), wrong)

@@ -72,8 +72,8 @@ def whole_floats(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
 def whole_decimals(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
     """Decimals without a fraction as integers of a type."""
     form = FORMS[scalar].name
-    # Arrow rounds only wide decimals, and compares those only whose digits before and after the point fit.
-    wide = column.cast(pa.decimal256(_MOST_DIGITS, max(column.type.scale, 0)))
+    # Arrow compares only decimals whose digits before and after the point fit together.
+    wide = widen_decimals(column)
     rounded = pc.trunc(wide)
     whole = rounded.cast(pa.decimal256(_MOST_DIGITS, 0))
     faults = {
@@ -86,6 +86,11 @@ def whole_decimals(column: pa.Array, name: str, scalar: Scalar) -> ParsedColumn:
         faults[row] = f"property '{name}' value {_decimal_text(column[row].as_py())} exceeds {form} range"
     kept = without_faults(whole, faults)
     return ParsedColumn(kept.array.cast(arrow_type(ValueType(scalar))), faults)
+
+
+def widen_decimals(column: pa.Array) -> pa.Array:
+    """Decimals of any width as those that Arrow can round."""
+    return column.cast(pa.decimal256(_MOST_DIGITS, max(column.type.scale, 0)))
 
 
 def exact_decimals(column: pa.Array, name: str) -> ParsedColumn:

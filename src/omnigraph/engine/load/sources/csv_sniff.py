@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,15 @@ _QUOTED = re.compile(rb'"[^"]*"')
 _LINES = 20
 _SNIFFED_BYTES = 2**16
 _DATE_FORMATS = ("%d.%m.%Y", "%Y/%m/%d", "%d/%m/%Y", "%m/%d/%Y", "%Y%m%d")
+_DAY = "day"
+_DAYS = "[0-3]?[0-9]"
+_NAMES = ".+?"
+_DIRECTIVES = {
+    "Y": "[0-9]{4}",
+    "j": "[0-9]{1,3}",
+    **dict.fromkeys("de", _DAYS),
+    **dict.fromkeys("bBp", _NAMES),
+}
 _ISO = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 
 
@@ -63,7 +73,29 @@ def guess_date_format(item: Item, columns: Sequence[str]) -> Item:
 
 def parse_moments(texts: pa.Array, date_format: str) -> pa.Array:
     """Moments written in a format; null where a text is not."""
-    return pc.strptime(texts, format=date_format, unit="s", error_is_null=True)
+    found = pc.strptime(texts, format=date_format, unit="s", error_is_null=True)
+    # `strptime` takes 31.02. for a day in March, and 24 for a year of the first century.
+    read = pc.extract_regex(texts, _to_pattern(date_format))
+    right = read.is_valid()
+    if read.type.get_field_index(_DAY) >= 0:
+        right = pc.and_(right, pc.equal(pc.struct_field(read, _DAY).cast(pa.int64()), pc.day(found)))
+    return pc.if_else(right, found, pa.scalar(None, found.type))
+
+
+@cache
+def _to_pattern(date_format: str) -> str:
+    """A regular expression for the texts of a format, with a group for the day of the month, if any."""
+    parts = [_part_pattern(part) for part in re.split(r"(%.|\s+)", date_format)]
+    pattern = "".join(parts).replace(_DAYS, f"(?P<{_DAY}>{_DAYS})", 1)
+    return f"^(?P<text>{pattern})$"
+
+
+def _part_pattern(part: str) -> str:
+    if part.isspace():
+        return r"\s*"
+    if not part.startswith("%") or part == "%%":
+        return re.escape(part[:1] if part == "%%" else part)
+    return r"\s*" + _DIRECTIVES.get(part[1], "[0-9]{1,2}")
 
 
 def sniff_delimiter(data: bytes) -> str:
