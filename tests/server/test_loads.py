@@ -234,10 +234,22 @@ def link_archive() -> bytes:
     return sink.getvalue()
 
 
+def nested_archive() -> bytes:
+    """Return an archive with nothing but headers, each about the next one."""
+    sink = io.BytesIO()
+    with tarfile.open(fileobj=sink, mode="w") as archive:
+        for _ in range(1000):
+            header = tarfile.TarInfo("x")
+            header.type, header.size = tarfile.XHDTYPE, 9
+            archive.addfile(header, io.BytesIO(b"9 path=x\n"))
+    return sink.getvalue()
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
         (b"", "not a tar archive"),
+        (nested_archive(), "not a tar archive"),
         (b"x" * 2000, "not a tar archive"),
         (gzip.compress(archive_of("Person.csv", b"name\nx\n")), "not a tar archive"),
         (archive_of("Person.csv", b"name\n" + b"x\n" * 1000)[:1500], "not a tar archive"),
@@ -247,7 +259,18 @@ def link_archive() -> bytes:
         (archive_of("Person.lance", b"name"), "Person.lance"),
         (archive_of("s3://bucket/Person.parquet", b"name"), "s3://bucket/Person.parquet"),
     ],
-    ids=["empty", "garbage", "packed", "cut-off", "none", "link", "unknown-type", "lance", "bucket"],
+    ids=[
+        "empty",
+        "nested",
+        "garbage",
+        "packed",
+        "cut-off",
+        "none",
+        "link",
+        "unknown-type",
+        "lance",
+        "bucket",
+    ],
 )
 def test_wrong_archive_gets_a_typed_error(client: httpx.Client, content: bytes, expected: str) -> None:
     before = count(client)

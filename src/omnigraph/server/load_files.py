@@ -60,7 +60,7 @@ class _Archive:
                 for member in members:
                     if not member.isdir():
                         self._take(members, member)
-        except (tarfile.TarError, EOFError, ValueError) as error:
+        except (tarfile.TarError, EOFError, ValueError, RecursionError) as error:
             raise BadRequest(
                 f"the body is not a tar archive: {error}", remedy="send one that is not compressed"
             ) from error
