@@ -3,11 +3,11 @@ FROM python:3.12-slim AS build
 WORKDIR /build
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[server]"
+RUN pip wheel --no-cache-dir --wheel-dir /wheels ".[mcp,s3,server]"
 
 FROM python:3.12-slim
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir --no-index --find-links /wheels "omnigraph[server]" && rm -r /wheels
+RUN pip install --no-cache-dir --no-index --find-links /wheels "omnigraph[mcp,s3,server]" && rm -r /wheels
 COPY deploy/entrypoint.sh /usr/local/bin/omnigraph-entrypoint
 RUN useradd --uid 10001 --create-home omnigraph && install -d -o omnigraph /cluster
 USER omnigraph
