@@ -37,6 +37,7 @@ NEEDED = {
     "type_name": "P",
     "id": "x",
     "property_name": "b",
+    "commit": "none",
     "commit_id": "none",
     "ours": "none",
     "theirs": "none",

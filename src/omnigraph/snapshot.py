@@ -149,7 +149,7 @@ class Snapshot:
         return snapshot_page(self._pinned)
 
 
-def resolve_moment(graph: OpenGraph, named: str | Snapshot | Commit | datetime) -> EngineSnapshot:
+def resolve_moment(graph: OpenGraph, named: object) -> EngineSnapshot:
     """Pin the moment that a snapshot, a commit, a time of main or a text names."""
     match named:
         case Snapshot():
@@ -160,6 +160,11 @@ def resolve_moment(graph: OpenGraph, named: str | Snapshot | Commit | datetime) 
             return graph.snapshot(AtTime(MAIN, to_microseconds(named)))
         case str():
             return resolve_snapshot(graph, named, to_microseconds)
+        case _:
+            raise InvalidValue(
+                f"a moment is a text, a commit, a snapshot or a time, not a {type(named).__name__}",
+                remedy="give another value",
+            )
 
 
 def snapshot_of(pinned: EngineSnapshot, questions: QueryService) -> Snapshot:

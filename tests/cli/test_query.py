@@ -117,7 +117,8 @@ def test_a_branch_is_read(people: str, run: Run, run_json: RunJson) -> None:
 def test_the_past_is_read_by_commit_version_and_time(people: str, run: Run, run_json: RunJson) -> None:
     before = run_json("commit", "list", people)["commits"][0]
     run("mutate", "-e", ADD, "--params", '{"h": "di"}', "--uri", people)
-    shown = run("commit", "show", "--uri", people, before["graph_commit_id"]).split()[-1]
+    lines = run("commit", "show", "--uri", people, before["graph_commit_id"]).splitlines()
+    shown = dict(line.split(": ") for line in lines)["created_at"]
     for target in (
         ["--commit", before["graph_commit_id"]],
         ["--snapshot", before["graph_commit_id"]],

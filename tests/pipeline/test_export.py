@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.export import exporter as job
+from omnigraph.engine.export import export_job as job
 from omnigraph.engine.export.export_request import ExportFormat, ExportOutput, ExportRequest, ExportResult
 from omnigraph.engine.export.exporter import export as exported
 from omnigraph.engine.tasks.runner import Engine, LocalRunner

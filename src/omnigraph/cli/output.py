@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from omnigraph.errors import CompileError, OmnigraphError, SchemaDataViolation, StorageFailure
-from omnigraph.errors.violation_summary import summarize_violations
 from omnigraph.lang.values import escape_unprintable
 
 if TYPE_CHECKING:
@@ -56,6 +55,13 @@ def print_error(error: OmnigraphError, *, as_json: bool) -> None:
     _write_line(sys.stderr, text)
 
 
+@runtime_checkable
+class Summarized(Protocol):
+    """An error about many rows, which puts equal reasons together."""
+
+    def summary(self) -> str: ...
+
+
 def describe(error: OmnigraphError) -> str:
     """A failure in words; one in a text shows the text with the wrong part underlined."""
     if isinstance(error, CompileError):
@@ -63,10 +69,10 @@ def describe(error: OmnigraphError) -> str:
     violations = getattr(error, "violations", ())
     if isinstance(error, SchemaDataViolation):
         lines = [f"error[{error.code}]: the stored data does not fit the schema", *_breach_lines(error)]
+    elif len(violations) > 1 and isinstance(error, Summarized):
+        return _printable([f"error[{error.code}]: {error.summary()}"])
     elif len(violations) > 1:
-        facts = vars(error)
-        summary = summarize_violations(violations, facts["total"], facts["counts"], error.remedy)
-        return _printable([f"error[{error.code}]: {summary[0]}", *summary[1:]])
+        lines = [f"error[{error.code}]: {len(violations)} violations", *(f"  {one}" for one in violations)]
     else:
         lines = [f"error[{error.code}]: {next(iter(violations), error.message)}"]
     if error.remedy:

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.load import staging as job
+from omnigraph.engine.load import load_job as job
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from tests.engine.crash.steps import BRANCH, Step, Write, make_branch, rows_to_load, touch_branch
 from tests.engine.crash.world import load_rows
