@@ -12,15 +12,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import omnigraph as og
-from omnigraph.cli.main import app
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_without_recovery
 from omnigraph.engine.maintenance.deep_check import DeepReport, check_deeply, check_unopened
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
+from tests.engine.command_line import run_command
 from tests.reference_graphs import convert
 
 SCHEMA = """
@@ -150,14 +149,13 @@ def test_files_of_others_are_read_and_their_checksums_can_be_recorded(place: Pat
     assert found.ok
     assert (found.files, found.rows) == (0, 397)
     assert found.unrecorded
-    runner = CliRunner()
-    report = json.loads(runner.invoke(app, ["doctor", str(other), "--deep", "--record", "--json"]).stdout)
+    report = json.loads(run_command("doctor", str(other), "--deep", "--record", "--json").stdout)
     assert report["deep"]["recorded_now"] == len(found.unrecorded)
     again = deep(other)
     assert (again.files, again.unrecorded) == (len(found.unrecorded), ())
     data = next(at for at in files(other) if at.suffix == ".lance" and "nodes" in at.parts)
     flip(data, Random(3))
-    done = runner.invoke(app, ["doctor", str(other), "--deep"])
+    done = run_command("doctor", str(other), "--deep")
     assert done.exit_code == 1
     assert "damaged: nodes/" in done.stdout
     assert "something is out of order" in done.stdout
@@ -166,7 +164,7 @@ def test_files_of_others_are_read_and_their_checksums_can_be_recorded(place: Pat
 def test_a_graph_that_cannot_be_opened_is_checked_all_the_same(place: Path) -> None:
     at = place / "_schema.ir.json"
     at.write_text(at.read_text().replace("I64", "I32"))
-    done = CliRunner().invoke(app, ["doctor", str(place), "--deep", "--json"])
+    done = run_command("doctor", str(place), "--deep", "--json")
     assert done.exit_code == 1
     report = json.loads(done.stdout)
     assert report["ok"] is False

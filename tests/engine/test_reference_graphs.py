@@ -17,6 +17,7 @@ from omnigraph.engine.graph.schema_files import read_identified_schema
 from omnigraph.errors import UnsupportedFormat
 from omnigraph.lang.schema.ir import compile_with_ir, render
 from tests.engine.changes.world import few_rows_at_once
+from tests.engine.command_line import run_command
 from tests.engine.graphs import run
 from tests.reference_graphs import ReferenceGraph, convert, rows_of
 
@@ -183,11 +184,7 @@ def test_every_kind_of_write_works_in_place_and_tables_keep_their_types(place: P
 
 
 def _doctor(place: Path) -> list[dict[str, Any]]:
-    from typer.testing import CliRunner
-
-    from omnigraph.cli.main import app
-
-    done = CliRunner().invoke(app, ["doctor", str(place), "--json"])
+    done = run_command("doctor", str(place), "--json")
     found: list[dict[str, Any]] = json.loads(done.stdout).get("findings", [])
     return found
 

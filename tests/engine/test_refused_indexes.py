@@ -6,22 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import omnigraph as og
-from omnigraph.cli.main import app
 from omnigraph.engine.upkeep.declared_indexes import VECTOR_ROWS
 from omnigraph.storage import indexes
 from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.index_parts import BTREE, IndexPart, build_in_process
 from omnigraph.storage.tables import Table
+from tests.engine.command_line import run_command
 
 SCHEMA = """
 node Doc { slug: String @key  text: String? @index  place: Vector(2)? @index }
 node Log { slug: String @key  number: I64? @index }
 """
 REASON = "a vector has the length 1e+20, and an index takes lengths up to 9e+18"
-RUNNER = CliRunner()
 
 
 @pytest.fixture
@@ -102,19 +100,19 @@ def test_a_stored_index_stays_when_later_vectors_cannot_join_it(
 
 
 def test_the_command_line_names_the_column_and_the_reason(place: Path) -> None:
-    said = RUNNER.invoke(app, ["optimize", str(place)])
+    said = run_command("optimize", str(place))
     assert said.exit_code == 0
     assert f"node:Doc: no index on place: {REASON}" in said.stdout
-    found = RUNNER.invoke(app, ["doctor", str(place), "--json"])
+    found = run_command("doctor", str(place), "--json")
     pending = {one["table_key"]: one for one in json.loads(found.stdout)["pending_indexes"]}
     assert pending["node:Doc"]["refused"] == [{"column": "place", "reason": REASON}]
-    listed = RUNNER.invoke(app, ["doctor", str(place)])
+    listed = run_command("doctor", str(place))
     assert listed.exit_code == 0
     assert f"no index on place of node:Doc: {REASON}" in listed.stdout
     assert "pending indexes on node:Doc" not in listed.stdout
     (docs,) = (
         one
-        for one in json.loads(RUNNER.invoke(app, ["optimize", str(place), "--json"]).stdout)["datasets"]
+        for one in json.loads(run_command("optimize", str(place), "--json").stdout)["datasets"]
         if one["type_key"] == "node:Doc"
     )
     assert docs["pending_indexes"] == [{"property": "place", "reason": REASON}]

@@ -133,7 +133,7 @@ def test_client_that_does_not_read_costs_no_memory_and_no_thread(large_server: R
             # Each holds a batch and not its result, which has more than 60 MB; reads go on.
             count = "query q() { match { $i: Item } return { count($i) as items } }"
             assert client.post("/query", json={"query": count}).json()["rows"] == [{"items": 150_000}]
-            assert memory_of(large_server) - before < 6 * 25 * 2**20
+            assert memory_of(large_server) - before < 6 * 40 * 2**20
         finally:
             for connection in stalled:
                 connection.close()
