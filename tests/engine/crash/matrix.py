@@ -331,7 +331,12 @@ def require_both(
 
 
 def _with_late(scene: Scene, contents: Contents) -> Iterator[Contents]:
-    """Contents with the row of the write beside; a branch made meanwhile may have it or not."""
+    """Contents with the row of the write beside; a branch made meanwhile may have it or not.
+
+    A write that restores older content removes the row if it began after it.
+    """
+    if scene.write.restores and contents in scene.done:
+        yield contents
     branch = _branch_beside(scene)
     found = {**contents, branch: _plus(contents[branch])}
     yield found

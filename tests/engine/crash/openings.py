@@ -118,8 +118,8 @@ def combine_reports(stage: Stage, report: str, beside: OmnigraphError | None) ->
 
 
 def _nothing(at: Location) -> None:
-    """A place with something that is not ours."""
-    root_at(at).objects.write_text(at / "notes.txt", "mine")
+    """A place with a hidden file, which does not count: in a bucket no place is without any."""
+    root_at(at).objects.write_text(at / ".notes", "mine")
 
 
 def _half_made(at: Location) -> None:

@@ -43,7 +43,7 @@ HALF = failpoints.BRANCH_MERGE_ADOPT_AFTER_UPSERT_PRE_DELETE
 REPLAYS: dict[str, Write] = {
     "revert": Write(_replays(revert), _go_wrong, again=True),
     "cherry-pick": Write(_replays(cherry_pick, BRANCH), _go_wrong_beside, BRANCH, again=True),
-    "reset": Write(_replays(reset), _go_wrong),
+    "reset": Write(_replays(reset), _go_wrong, restores=True),
     "recover-revert-back": Write(recovery, left_at(HALF, _replays(revert), _go_wrong), recovers=True),
     "recover-revert-forward": Write(recovery, left_at(CONFIRMED, _replays(revert), _go_wrong), recovers=True),
 }

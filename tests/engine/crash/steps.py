@@ -36,6 +36,8 @@ class Write:
     """How it makes its branch first, which goes again when the rest fails, unless the end is open."""
     requires: Step | None = None
     """Fails when something that the write owes is still to be done."""
+    restores: bool = False
+    """It restores older content, and so removes what others committed before it began."""
 
 
 def make_branch(graph: OpenGraph) -> None:

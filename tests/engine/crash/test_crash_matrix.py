@@ -351,6 +351,12 @@ def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_both_report_the_tr
 # --- before there is a graph to write to ---------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", OPENINGS)
+def test_an_opening_left_alone_does_what_is_required(name: str, tmp_path: Path) -> None:
+    """Of all openings, each day: the short form disturbs only one of them."""
+    assert make_stage(name, Location.parse(tmp_path)).calls
+
+
 @OPENINGS_TRIED
 def test_a_graph_whose_making_or_migration_was_killed_at_any_call_is_whole_or_can_be_made(
     name: str, stages: Stages, killer: subprocess.Popen[str], record_property: Property
