@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 import omnigraph as og
-from omnigraph.engine.graph.export_marks import EXPIRY_SECONDS, list_exports, renew_mark
-from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.export_marks import (
+    EXPIRY_SECONDS,
+    LONGEST_EXPORT_SECONDS,
+    list_exports,
+    renew_mark,
+)
+from omnigraph.engine.graph.root import Root, ulid
 from omnigraph.storage.location import Location
 from tests.cluster.deployment import GONE, Deployment, codes, outcomes
 from tests.python_process import PIPE, Python
@@ -110,3 +115,15 @@ def test_renewed_mark_counts_and_cleanup_removes_dead_ones(applied: Deployment) 
     assert [mark.stem for mark in marks_of(applied)] == ["alive"]
     applied.write("graphs/knowledge.omni/__staging/exporting/odd.json", "{")
     assert len(list_exports(root)) == 2, "a mark that cannot be read counts"
+
+
+def test_unreadable_mark_counts_for_a_week(applied: Deployment) -> None:
+    root = Root.at(Location.parse(str(applied.graph())))
+    now = root.clock() // 1000
+    for age in (LONGEST_EXPORT_SECONDS - 60, LONGEST_EXPORT_SECONDS + EXPIRY_SECONDS + 60):
+        name = ulid(now - int(age * 1000), bytes(10))
+        applied.write(f"graphs/knowledge.omni/__staging/exporting/{name}.json", "{")
+    assert len(list_exports(root)) == 1
+    with og.open(applied.graph()) as graph:
+        graph.cleanup(keep=1)
+    assert len(marks_of(applied)) == 1

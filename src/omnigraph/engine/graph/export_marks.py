@@ -2,8 +2,8 @@
 
 An export may run for hours in another process or on another machine. It keeps a small file,
 `__staging/exporting/<ULID>.json`, and renews it every minute, so that the mark of a process that died
-counts for a few minutes only. A graph that is open for reading only is never written to, and its exports
-have no mark.
+counts for a few minutes only; one that cannot be read counts for a week. A graph that is open for reading
+only is never written to, and its exports have no mark.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
+from ulid import ULID
 
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
@@ -27,6 +28,8 @@ MARKS = "exporting"
 RENEW_SECONDS = 60.0
 EXPIRY_SECONDS = 300.0
 """A mark that was not renewed for so long is one of a process that died."""
+LONGEST_EXPORT_SECONDS = 7 * 86_400.0
+"""Longer than any export takes; for marks that do not say when they were renewed."""
 
 Piece = TypeVar("Piece")
 
@@ -104,8 +107,16 @@ def _read(root: Root, at: Location) -> ExportMark | None:
     try:
         return msgspec.json.decode(text, type=ExportMark)
     except msgspec.MsgspecError:
-        # Written by another release: it counts as long as it is there.
-        return ExportMark(Owner(host="unknown", pid=0, token=""), root.clock())
+        return ExportMark(Owner(host="unknown", pid=0, token=""), _assume_renewed_at(root, at))
+
+
+def _assume_renewed_at(root: Root, at: Location) -> int:
+    """Return a time for a damaged mark or one of another release: it counts as long as exports may take."""
+    try:
+        began = ULID.from_str(at.name.removesuffix(".json")).timestamp
+    except ValueError:
+        return root.clock()
+    return min(root.clock(), int((began + LONGEST_EXPORT_SECONDS) * 1_000_000))
 
 
 def _is_expired(root: Root, mark: ExportMark) -> bool:
