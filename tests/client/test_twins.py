@@ -188,6 +188,18 @@ def write_all(graph: AnyGraph, *calls: Callable[[Any], object]) -> Any:
     return tx
 
 
+def test_a_write_block_creates_what_is_new(graph: AnyGraph) -> None:
+    graph.branches.create("created")
+    with graph.write("created") as tx:
+        assert tx.create("Person", name="Pia", age=1) == "Pia"
+        tx.upsert("Person", {"name": "Pia", "age": 2})
+    assert tx.result.tables == {"node:Person": og.WriteCounts(inserted=1)}
+    with pytest.raises(errors.KeyConflict) as conflict, graph.write("created") as tx:
+        tx.create("Person", {"name": "Pia"}, age=3)
+    assert (conflict.value.type_name, conflict.value.entity_id) == ("Person", "Pia")
+    assert conflict.value.remedy is not None
+
+
 def add_one(tx: Any) -> None:
     tx.insert("Person", name="never")
 

@@ -78,8 +78,13 @@ def statement_json(statement: Statement, entity_id: str) -> dict[str, Any]:
     """Return a statement as plain values; the server checks it again."""
     about: dict[str, Any] = {"type": statement.type_name}
     match statement:
-        case InsertNode(values=values):
-            return {"op": "insert", **about, "values": _values(values), "id": entity_id}
+        case InsertNode(values=values, strict=strict):
+            return {
+                "op": "create" if strict else "insert",
+                **about,
+                "values": _values(values),
+                "id": entity_id,
+            }
         case InsertEdge(source=source, target=target, values=values):
             ends = {"from": _constant(source), "to": _constant(target)}
             return {"op": "insert_edge", **about, **ends, "values": _values(values), "id": entity_id}

@@ -96,14 +96,18 @@ def check_plan(case: Case) -> None:
 def show_statement(statement: Statement) -> str:
     name = statement.type_name
     if isinstance(statement, InsertNode):
-        return f"insert node {name}: {_values(statement)}"
+        return f"{_verb(statement)} node {name}: {_values(statement)}"
     if isinstance(statement, InsertEdge):
         ends = f"{show_term(statement.source)} -> {show_term(statement.target)}"
-        return f"insert edge {name}: {ends} {_values(statement)}".rstrip()
+        return f"{_verb(statement)} edge {name}: {ends} {_values(statement)}".rstrip()
     if isinstance(statement, UpdateNodes):
         return f"update {name}: {_values(statement)} where {show_predicate(statement.where)}"
     kind = type(statement).__name__.removeprefix("Delete").lower()
     return f"delete {kind} {name} where {show_predicate(statement.where)}"
+
+
+def _verb(statement: InsertNode | InsertEdge) -> str:
+    return "create" if statement.strict else "insert"
 
 
 def _values(statement: InsertNode | InsertEdge | UpdateNodes) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
@@ -13,7 +14,7 @@ from omnigraph.engine.commit.plan import AppendRows, DeleteRows, Effect, UpsertR
 from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.commit.schema_lock import find_lock, recover_stale_lock_if_free
 from omnigraph.engine.constraints.change_rules import check_mutation
-from omnigraph.engine.constraints.table_change import TableChange
+from omnigraph.engine.constraints.table_change import TableChange, is_among, last_rows
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -55,6 +56,8 @@ from omnigraph.storage.staging import Counts
 
 _ATTEMPTS = 5
 """For how many schemas a mutation is compiled before it gives up."""
+
+_CREATE_REMEDY = "use `upsert` to replace it, or `update` to change some of its properties"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,12 @@ def _count_writes(counts: Counts) -> WriteCounts:
     return WriteCounts(counts.inserted or 0, counts.updated or 0, counts.deleted or 0)
 
 
+def _find_batch(statement: Statement) -> tuple[type[Statement], str, bool]:
+    """Return what statements have in common that may run as one batch."""
+    strict = isinstance(statement, InsertNode | InsertEdge) and statement.strict
+    return type(statement), statement.type_name, strict
+
+
 class _Execution:
     """The statements of one mutation on one state of the branch."""
 
@@ -244,7 +253,7 @@ class _Execution:
         """Gather what the statements write, then check all of it together."""
         position = 0
         # Inserts into one type that follow one another become one batch.
-        for _, group in groupby(statements, key=lambda one: (type(one), one.type_name)):
+        for _, group in groupby(statements, key=_find_batch):
             run = list(group)
             self._insert_batch(run, new_ids.slice(position, len(run)))
             position += len(run)
@@ -298,6 +307,8 @@ class _Execution:
             pending.target, [self._evaluate_values(pending, one.values) for one in run], new_ids
         )
         if pending.target.identity:
+            if run[0].strict:
+                self._refuse_stored(pending, rows)
             self._replacing.add(pending.target.key)
         else:
             self._require_new(pending.target, new_ids)
@@ -316,6 +327,18 @@ class _Execution:
         self._require_new(pending.target, new_ids)
         pending.put(rows)
         self.edges += len(run)
+
+    def _refuse_stored(self, pending: PendingRows, rows: pa.Table) -> None:
+        """Fail when a row to be created has the id of a stored one, of a pending one or of another."""
+        target, ids = pending.target, rows.column(ID)
+        stored = self._transaction.stored.existing(target.key, ids)
+        taken = is_among(
+            ids, pa.chunked_array([*stored.chunks, *pending.rows().column(ID).chunks], pa.string())
+        )
+        taken |= last_rows(ids) != np.arange(len(ids))
+        if taken.any():
+            first = ids[int(np.flatnonzero(taken)[0])].as_py()
+            raise KeyConflict(target.kind, target.name, first, remedy=_CREATE_REMEDY)
 
     def _require_new(self, target: TableType, ids: pa.Array) -> None:
         """Fail when a stored row has an id that another process chose; ids drawn here are new."""

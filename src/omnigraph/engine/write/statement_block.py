@@ -57,6 +57,15 @@ class StatementBlock:
         """A node; its properties as keywords or in a mapping. Edges may name it by the id that comes back."""
         return self._add(insert_node(self._open().catalog, type_name, {**(values or {}), **more}))
 
+    def upsert(self, type_name: str, values: PropertyValues | None = None, /, **more: object) -> str:
+        """Another name of `insert`: a node that replaces the one with its key."""
+        return self.insert(type_name, values, **more)
+
+    def create(self, type_name: str, values: PropertyValues | None = None, /, **more: object) -> str:
+        """A new node; the write fails with `KeyConflict` if there is one with its key."""
+        found = {**(values or {}), **more}
+        return self._add(insert_node(self._open().catalog, type_name, found, strict=True))
+
     def insert_edge(
         self,
         type_name: str,

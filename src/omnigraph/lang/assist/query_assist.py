@@ -46,7 +46,8 @@ FUNCTIONS = {
     "date": 'date("2030-01-31"): a Date',
     "datetime": 'datetime("2030-01-31T12:00:00Z"): a DateTime',
 }
-CLAUSES = ("match", "return", "order", "limit", "offset", "insert", "update", "delete")
+STATEMENTS = ("insert", "upsert", "create", "update", "delete")
+CLAUSES = ("match", "return", "order", "limit", "offset", *STATEMENTS)
 WORDS = (
     "query",
     *CLAUSES,
@@ -91,7 +92,7 @@ def _candidates(
         yield from _property_items(variables.types.get(before[-2].text))
     elif last.kind == ":":
         yield from _type_items(before, catalog)
-    elif last.text in ("insert", "update", "delete"):
+    elif last.text in STATEMENTS:
         yield from _named(catalog.nodes, "node")
         if last.text != "update":
             yield from _named(catalog.edges, "edge")
@@ -170,9 +171,9 @@ def _owner_of_braces(before: Sequence[Token], catalog: Catalog) -> Owner | None:
 
 
 def _owner_of_statement(before: Sequence[Token], catalog: Catalog) -> Owner | None:
-    """Return the type of the last `insert`, `update` or `delete`."""
+    """Return the type of the last statement."""
     for statement, name in reversed(list(pairwise(before))):
-        if statement.text in ("insert", "update", "delete") and name.kind == UPPER:
+        if statement.text in STATEMENTS and name.kind == UPPER:
             return find_type(catalog, name.text)
     return None
 

@@ -354,10 +354,14 @@ class InPredicate(Syntax):
 Predicate = ComparePredicate | NullPredicate | InPredicate
 
 
+InsertVerb = OneOf["insert", "upsert", "create"]
+
+
 @dataclass(frozen=True, slots=True)
 class Insert(Syntax):
     type_name: str
     assignments: tuple[Assignment, ...]
+    verb: InsertVerb = "insert"
 
 
 @dataclass(frozen=True, slots=True)

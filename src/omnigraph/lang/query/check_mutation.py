@@ -139,7 +139,7 @@ def _insert_node(scope: Scope, node: NodeType, item: ast.Insert, problems: Probl
     _refuse_duplicates(node, item.assignments)
     values, _ = _check_values(scope, node, item.assignments, problems)
     _check_required(node, {assignment.name for assignment in item.assignments}, item.at)
-    return InsertNode(node.name, tuple(values.items()))
+    return InsertNode(node.name, tuple(values.items()), item.verb == "create")
 
 
 def _insert_edge(scope: Scope, edge: EdgeType, item: ast.Insert, problems: Problems) -> InsertEdge:
@@ -151,7 +151,7 @@ def _insert_edge(scope: Scope, edge: EdgeType, item: ast.Insert, problems: Probl
             raise_fault("T12", f"insert for `{edge.name}` must provide required endpoint `{end}`", item.at)
     _check_required(edge, {one.name for one in item.assignments if not _is_end(edge, one)}, item.at)
     source, target = (ends.get(end, _NO_VALUE) for end in _ENDPOINTS)
-    return InsertEdge(edge.name, source, target, tuple(values.items()))
+    return InsertEdge(edge.name, source, target, tuple(values.items()), item.verb == "create")
 
 
 def _check_required(owner: NodeType | EdgeType, assigned: set[str], at: Span) -> None:

@@ -36,7 +36,8 @@ _MAX_SKIPPED = 50_000
 _U32_MAX = 2**32 - 1
 _U64_MAX = 2**64 - 1
 _QUOTED_NAME = re.compile(f"`[a-z_][A-Za-z0-9_]{{0,{MAX_NAME_CHARS - 1}}}`")
-_STATEMENTS = ("insert", "update", "delete")
+_INSERTS = ("insert", "upsert", "create")
+_STATEMENTS = (*_INSERTS, "update", "delete")
 _CLAUSE_WORDS = ("not", "optional", "search", "fuzzy", "match_text")
 
 Item = TypeVar("Item")
@@ -191,7 +192,7 @@ class _QueryParser(ExpressionParser):
         if self.word("match"):
             return self._parse_read()
         if not self._at_statement():
-            self.expected("`match`, `insert`, `update` or `delete`")
+            self.expected("`match`, `insert`, `upsert`, `create`, `update` or `delete`")
         statements: list[ast.Mutation | None] = []
         while self._at_statement():
             statements.append(self._attempt(self._parse_mutation, self._at_statement))
@@ -393,9 +394,9 @@ class _QueryParser(ExpressionParser):
         start = self.start
         verb = self.take(LOWER)
         type_name = self.take(UPPER)
-        if verb == "insert":
+        if verb in _INSERTS:
             assignments = self._parse_assignments()
-            return ast.Insert(type_name, assignments, at=self.since(start))
+            return ast.Insert(type_name, assignments, cast(ast.InsertVerb, verb), at=self.since(start))
         if verb == "update":
             self.take_word("set")
             assignments = self._parse_assignments()

@@ -130,7 +130,7 @@ def _print_traversal(clause: ast.Traversal) -> str:
 def _print_mutation(item: ast.Mutation) -> str:
     match item:
         case ast.Insert():
-            return f"insert {item.type_name} {_print_assignments(item.assignments)}"
+            return f"{item.verb} {item.type_name} {_print_assignments(item.assignments)}"
         case ast.Update():
             assigned, where = _print_assignments(item.assignments), _print_predicate(item.where)
             return f"update {item.type_name} set {assigned} where {where}"

@@ -108,6 +108,8 @@ class ResolvedRead:
 class InsertNode:
     type_name: str
     values: tuple[tuple[str, Term], ...]
+    strict: bool = False
+    """Whether a row with its id is a conflict, as for `create`; else it is replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class InsertEdge:
     source: Term
     target: Term
     values: tuple[tuple[str, Term], ...]
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ _MERE_NUMBERS = ("timedelta64", "datetime64[ns]", "datetime64[ps]", "datetime64[
 """Types of NumPy whose values would be counts of some unit, and taken for counts of another."""
 
 
-def insert_node(catalog: Catalog, type_name: str, values: PropertyValues) -> InsertNode:
+def insert_node(
+    catalog: Catalog, type_name: str, values: PropertyValues, *, strict: bool = False
+) -> InsertNode:
     """A node of a type."""
     node = catalog.nodes.get(type_name)
     if node is None:
@@ -42,7 +44,7 @@ def insert_node(catalog: Catalog, type_name: str, values: PropertyValues) -> Ins
     # Names are checked first: a misspelt one would otherwise be reported as missing.
     found = _make_constants(node, values)
     _require_all(node, values)
-    return InsertNode(node.name, found)
+    return InsertNode(node.name, found, strict)
 
 
 def insert_edge(

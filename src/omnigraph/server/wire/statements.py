@@ -46,6 +46,18 @@ class InsertStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="inse
         return statements.insert_node(catalog, self.type, self.values), self.id
 
 
+class CreateStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="create"):
+    """A new node: a stored one with its key is a conflict; `id` is as for `insert`."""
+
+    type: str
+    values: dict[str, Any] = msgspec.field(default_factory=dict)
+    id: str | None = None
+
+    def resolve(self, catalog: Catalog) -> ReceivedStatement:
+        """Return the statement, checked, and the id."""
+        return statements.insert_node(catalog, self.type, self.values, strict=True), self.id
+
+
 class InsertEdgeStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="insert_edge"):
     """An edge between two nodes, named by their ids; `id` is a new ULID, or left out to get one."""
 
@@ -83,7 +95,7 @@ class DeleteStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="dele
         return statements.delete_rows(catalog, self.type, _as_condition(self.where)), None
 
 
-WriteStatement = InsertStatement | InsertEdgeStatement | UpdateStatement | DeleteStatement
+WriteStatement = InsertStatement | CreateStatement | InsertEdgeStatement | UpdateStatement | DeleteStatement
 
 
 class WriteRequest(Wire, frozen=True, kw_only=True):
