@@ -30,6 +30,7 @@ from omnigraph.engine.graph.targets import parse_past_target, parse_target
 from omnigraph.engine.lifecycle.open import open_graph, reopen_graph
 from omnigraph.engine.tasks.runner import EngineName, select_engine
 from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, OmnigraphError, ReadOnlyGraph
+from omnigraph.foreign_names import GraphNames
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.progress import ProgressListener, progress_to
@@ -119,7 +120,7 @@ def open(  # noqa: A001
 
 
 @check_arguments
-class Graph:
+class Graph(GraphNames):
     """An open graph; safe to share between threads, and a context manager that closes it.
 
     Reading always shows the newest state: nothing has to be reopened when somebody else writes.

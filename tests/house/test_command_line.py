@@ -83,7 +83,7 @@ def test_an_error_prints_its_code_message_and_remedy_and_exits_with_1(tmp_path: 
     assert done.stdout == ""
     assert done.stderr == (
         "error[branch_not_found]: branch 'draft' not found\n"
-        "  help: list the branches with `omnigraph branch list`\n"
+        "  help: list the branches with `omnigraph branch list` (`graph.branches`)\n"
     )
 
 
@@ -95,7 +95,7 @@ def test_with_json_an_error_is_one_object_on_stderr(tmp_path: Path) -> None:
         "error": "branch 'draft' not found",
         "code": "branch_not_found",
         "retryable": False,
-        "remedy": "list the branches with `omnigraph branch list`",
+        "remedy": "list the branches with `omnigraph branch list` (`graph.branches`)",
         "data": {"branch": "draft"},
     }
 

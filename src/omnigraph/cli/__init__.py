@@ -5,6 +5,7 @@
     commands.py, command_groups.py   the table of commands, each imported when it runs
     global_flags.py, capabilities.py, invocation.py   flags of all commands
     addressing.py, config.py, config_file.py   which graph a command works on
+    foreign_commands.py            words of git and DuckDB, and what they are here
     options.py                     options that several commands have
     served.py, credentials.py      a graph behind a server, and the tokens of servers
     conversion.py                  converts texts, choices and files without pydantic

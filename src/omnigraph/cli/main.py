@@ -175,16 +175,31 @@ def _report_misuse(wrong: Any, arguments: list[str]) -> int:
     else:
         shown = StringIO()
         wrong.show(file=shown)
-        print_note(printable(shown.getvalue()))
+        hint = _explain(wrong)
+        note = "" if hint is None else f"  help: {hint}\n"
+        print_note(printable(f"{shown.getvalue().replace('Value error, ', '', 1)}{note}".rstrip("\n")))
     return int(wrong.exit_code)
 
 
-def _as_error(wrong: Any) -> WrongUsage:
+def _explain(wrong: Any) -> str | None:
+    from omnigraph.cli.foreign_commands import explain_misuse  # only mistakes need it
+
+    return explain_misuse(wrong.format_message(), _command_path(wrong))
+
+
+def _command_path(wrong: Any) -> str:
     context = getattr(wrong, "ctx", None)
-    path = "omnigraph" if context is None else context.command_path
+    return "omnigraph" if context is None else str(context.command_path)
+
+
+def _as_error(wrong: Any) -> WrongUsage:
+    path = _command_path(wrong)
     if type(wrong).__name__ == "NoArgsIsHelpError":  # its message is the whole help
         return WrongUsage(f"`{path}` needs a command or an argument", remedy=f"see `{path} --help`")
-    return WrongUsage(wrong.format_message(), remedy=f"see `{path} --help`")
+    hint = _explain(wrong)
+    also = "" if hint is None else f"; {hint}"
+    message = wrong.format_message().replace("Value error, ", "", 1)
+    return WrongUsage(message, remedy=f"see `{path} --help`{also}")
 
 
 def _report_failure(problem: OmnigraphError, cause: Exception, arguments: list[str]) -> int:

@@ -129,7 +129,7 @@ def params_of(text: str | None, file: Path | None) -> dict[str, Any]:
     except (ValueError, RecursionError) as wrong:
         raise BadRequest(f"params are not JSON: {wrong}") from wrong
     if not isinstance(found, dict):
-        raise BadRequest("params must be a JSON object")
+        raise BadRequest("params must be a JSON object", remedy='write it like --params \'{"name": "Ada"}\'')
     return found
 
 
@@ -144,7 +144,10 @@ def _text_of(file: Path) -> str:
 def _parse_param(given: str) -> tuple[str, Any]:
     name, sign, value = given.partition("=")
     if not sign or not name:
-        raise BadRequest(f"'{given}' is not of the form NAME=VALUE")
+        raise BadRequest(
+            f"'{given}' is not of the form NAME=VALUE",
+            remedy="write the name of the parameter: -p NAME=VALUE",
+        )
     return name, loose_value(value)
 
 

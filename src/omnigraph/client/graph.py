@@ -39,6 +39,7 @@ from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.mutate import MutationResult
+from omnigraph.foreign_names import GraphNames
 from omnigraph.graph import GranularityName, LoadMode, MergeStrategy
 from omnigraph.history import CommitDetails, GraphStatus, build_status
 from omnigraph.lang.schema import compile_schema
@@ -60,7 +61,7 @@ def connect(url: str, *, token: str | None = None, timeout: float | None = DEFAU
 
 
 @check_arguments
-class RemoteGraph:
+class RemoteGraph(GraphNames):
     """A graph behind a server; safe to share between threads, and a context manager that closes it.
 
     Methods, results and errors are those of `Graph`. What works on the storage itself is missing: `embed`,

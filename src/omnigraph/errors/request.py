@@ -98,7 +98,8 @@ class UnsupportedSchemaChange(BadRequest):
     code = "unsupported_schema_change"
 
     def __init__(self, reason: str, *, entity: str, change_code: str | None = None) -> None:
-        super().__init__(f"[{change_code}] {reason}" if change_code else reason)
+        remedy = "declare it with `?`, or give it a `@default`" if change_code == "OG-MF-103" else None
+        super().__init__(f"[{change_code}] {reason}" if change_code else reason, remedy=remedy)
         self.entity = entity
         self.change_code = change_code
 
@@ -325,7 +326,8 @@ class BranchNotFound(NotFound):
 
     def __init__(self, branch: str, *, hint: str = "") -> None:
         super().__init__(
-            f"branch '{branch}' not found{hint}", remedy="list the branches with `omnigraph branch list`"
+            f"branch '{branch}' not found{hint}",
+            remedy="list the branches with `omnigraph branch list` (`graph.branches`)",
         )
         self.branch = branch
 

@@ -219,6 +219,8 @@ class Cursor:
             self.fail("unexpected character `#`", help="comments begin with `//`")
         if text == "'":
             self.fail("unexpected character `'`", help='strings are written in double quotes: "text"')
+        if text == ";":
+            self.fail("unexpected character `;`", first, help="nothing ends a line or a clause: take it away")
         self.fail(f"unexpected character `{shorten(text)}`", first)
 
 

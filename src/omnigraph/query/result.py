@@ -19,6 +19,7 @@ from omnigraph.display.grid import WIDEST, Column, Layout, fit_columns, measure_
 from omnigraph.display.markup import FIRST_ROWS, Heading, render_html_table
 from omnigraph.display.text import escape_invisible, format_count, format_value
 from omnigraph.errors import BadRequest, MissingExtra, QueryError
+from omnigraph.foreign_names import ResultNames
 from omnigraph.lang.types import INTEGERS, Scalar, ValueType
 from omnigraph.lang.values import Json, column_to_json
 
@@ -145,7 +146,7 @@ class OneRow:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Result:
+class Result(ResultNames):
     """The rows that a read found; they do not change, whatever is written afterwards.
 
     Values in rows are as JSON has them. Columns may share a name: the last of them is in the rows, all

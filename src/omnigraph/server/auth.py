@@ -43,7 +43,11 @@ class Tokens:
         """Return the actor whose token the `Authorization` headers of a request carry."""
         found = list(headers)
         if not found or not found[0].startswith(_PREFIX):
-            raise Unauthorized("missing bearer token", remedy="send the header 'Authorization: Bearer TOKEN'")
+            raise Unauthorized(
+                "missing bearer token",
+                remedy="send the header 'Authorization: Bearer TOKEN': `og.connect(url, token=...)`, "
+                "or `omnigraph login`",
+            )
         presented = hashlib.sha256(found[0][len(_PREFIX) :]).digest()
         actors = [actor for actor, digest in self.digests if hmac.compare_digest(digest, presented)]
         if not actors or len(found) > 1:

@@ -21,6 +21,8 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _AMBIGUOUS_IN_URLS = frozenset("#?%")
 _FORMS = "give a folder (`./my-graph`, `file:///data/my-graph`) or a bucket (`s3://bucket/my-graph`)"
 
+_NO_KEYS = "keep keys out of the address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -44,7 +46,12 @@ class Location:
                 return cls(_file_path(given, rest))
             case "s3", "/":
                 return cls(_bucket_uri(given, rest))
-        raise errors.InvalidName(given, f"'{given}' is not a place a graph can be in", remedy=_FORMS)
+        shown = _hide_secrets(given)
+        raise errors.InvalidName(
+            shown,
+            f"'{shown}' is not a place a graph can be in",
+            remedy=_suggest_place(scheme.group(1).lower(), rest),
+        )
 
     @property
     def is_local(self) -> bool:
@@ -99,6 +106,26 @@ class Location:
         return bucket, key
 
 
+def _suggest_place(scheme: str, rest: str) -> str:
+    """What was probably meant by an address of another kind."""
+    if scheme in ("s3", "s3a", "s3n"):
+        return f"write `s3://{_hide_secrets(rest)}`"
+    if scheme in ("http", "https"):
+        if "amazonaws.com" in rest.partition("/")[0]:
+            return "name the bucket: `s3://bucket/my-graph`; AWS_ENDPOINT_URL names another service than AWS"
+        return "a graph behind a server is opened with `og.connect` (`--server`); " + _FORMS
+    if scheme in ("gs", "gcs", "az", "abfs", "abfss", "wasb", "wasbs"):
+        return f"only buckets with the S3 interface are supported; {_FORMS}"
+    return _FORMS
+
+
+def _hide_secrets(text: str) -> str:
+    """Return an address without the user and password that it may hold, for messages."""
+    start, slashes, rest = text.rpartition("//") if "//" in text else ("", "", text)
+    host, slash, path = rest.partition("/")
+    return f"{start}{slashes}***@{host.rpartition('@')[2]}{slash}{path}" if "@" in host else text
+
+
 def _to_absolute(path: str) -> str:
     # Lexically: a link in the path stays a link, so the user sees the name they gave.
     absolute = os.path.abspath(path)  # noqa: PTH100
@@ -120,7 +147,9 @@ def _file_path(given: str, rest: str) -> str:
 def _bucket_uri(given: str, rest: str) -> str:
     bucket, _, key = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
-        raise errors.InvalidName(given, f"'{given}' has no valid bucket name", remedy=_FORMS)
+        shown = _hide_secrets(given)
+        remedy = _NO_KEYS if "@" in bucket else _FORMS
+        raise errors.InvalidName(shown, f"'{shown}' has no valid bucket name", remedy=remedy)
     parts = [part for part in key.split("/") if part]
     for part in parts:
         _refuse_part(given, part)

@@ -209,7 +209,11 @@ def _delete_branch(graph: OpenGraph, name: str, active: str | None, wanted: Call
     root, name = graph.root, parse_branch_name(name)
     _refuse_read_only(graph)
     if name == MAIN:
-        raise InvalidName(name, f"branch '{MAIN}' cannot be deleted")
+        raise InvalidName(
+            name,
+            f"branch '{MAIN}' cannot be deleted",
+            remedy="restore an older state with `omnigraph reset`, or remove the folder of the graph",
+        )
     if active is not None and name == active.strip():
         raise Conflict(
             f"branch '{name}' cannot be deleted: it is the active branch",

@@ -29,6 +29,7 @@ from omnigraph.engine.rows.violations import Violation, passed_rows_name
 from omnigraph.engine.tasks.runner import SPARK, Engine, engine_module
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected
 from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.source import suggest_name
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors, write_rows
 from omnigraph.yaml_text import yaml_error
@@ -308,7 +309,7 @@ def find_type(catalog: Catalog, type_name: str) -> str:
     if not found:
         known = sorted({key.partition(":")[2] for key in tables})
         raise BadRequest(
-            f"unknown type '{shorten_legibly(type_name)}'", remedy=f"it may be: {', '.join(known)}"
+            f"unknown type '{shorten_legibly(type_name)}'", remedy=suggest_name(type_name, known)
         )
     return found[0]
 

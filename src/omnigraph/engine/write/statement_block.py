@@ -118,7 +118,10 @@ class StatementBlock:
 
     def _open(self) -> WriteSchema:
         if self._schema is None or self._over:
-            raise BadRequest("a write collects changes only inside its `with` block")
+            raise BadRequest(
+                "a write collects changes only inside its `with` block",
+                remedy="write `with graph.write() as tx:` and use `tx` inside",
+            )
         return self._schema
 
     def _add(self, statement: Statement) -> str:

@@ -4,6 +4,7 @@ Read in this order:
 
     compile.py                     text -> plan: parse, check, plan; what a query returns, reads and writes
     parser.py, expressions.py      text -> the tree of ast.py; printer.py: back
+    foreign_syntax.py              words of SQL and Cypher, and how the same is written here
     check_*.py, scope.py           tree -> resolved.py and terms.py: each part of the language;
                                    check_choices.py: coalesce and case, check_dates.py: dates
     planner.py                     resolved read -> plan.py; explain.py: plans as text

@@ -22,7 +22,7 @@ from omnigraph.lang.query.resolved import (
     Statement,
     UpdateNodes,
 )
-from omnigraph.lang.query.scope import Scope, TypeFault, raise_fault
+from omnigraph.lang.query.scope import NULL_TEST, Scope, TypeFault, raise_fault
 from omnigraph.lang.query.terms import (
     ROW,
     Compare,
@@ -174,10 +174,10 @@ def _check_required(owner: NodeType | EdgeType, assigned: set[str], at: Span) ->
             )
 
 
-def _how_to_assign(owner: NodeType | EdgeType, name: str) -> str | None:
+def _how_to_assign(owner: NodeType | EdgeType, name: str) -> str:
     if isinstance(owner, EdgeType) and name in _ENDPOINTS:
         return f"`{name}` is an end of the edge; the property is written in backquotes"
-    return None
+    return f"add `{name}: VALUE`, or declare it with `?` if it may be missing"
 
 
 def _check_update(scope: Scope, node: NodeType, item: ast.Update, problems: Problems) -> UpdateNodes:
@@ -229,7 +229,7 @@ def _check_compared_value(scope: Scope, name: str, target: ValueType, value: ast
         )
     match value:
         case ast.Null():
-            raise_fault("T7", "null never compares; use `is null`", value.at)
+            raise_fault("T7", "null never compares; use `is null`", value.at, help=NULL_TEST)
         case ast.Literal() | ast.ListLiteral():
             return check_literal(name, target, value, check_enum=False)
         case ast.Now():

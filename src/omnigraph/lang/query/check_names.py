@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_values import find_parameter, refuse_blob
-from omnigraph.lang.query.scope import ANONYMOUS, Scope, raise_fault
+from omnigraph.lang.query.scope import ANONYMOUS, NULL_TEST, Scope, raise_fault
 from omnigraph.lang.query.terms import Column, EntityId, Prop, Term, has_total
 from omnigraph.lang.types import STRING, Scalar
 
@@ -21,7 +21,7 @@ def describe_term(scope: Scope, found: Term) -> str:
 def refuse_null(expr: ast.Expr) -> None:
     """`null` is no operand."""
     if isinstance(expr, ast.Null):
-        raise_fault("T7", "null never compares; use `is null`", expr.at)
+        raise_fault("T7", "null never compares; use `is null`", expr.at, help=NULL_TEST)
 
 
 def check_variable(scope: Scope, ref: ast.VarRef) -> Term:
@@ -32,7 +32,7 @@ def check_variable(scope: Scope, ref: ast.VarRef) -> Term:
         return found
     bound = scope.find(ref.name) if ref.name != ANONYMOUS else None
     if bound is None:
-        raise_fault(None, f"variable `${ref.name}` is not bound", ref.at)
+        raise_fault(None, f"variable `${ref.name}` is not bound", ref.at, scope.suggest_variable(ref.name))
     if bound.kind == "edge":
         raise_fault(
             "T23", f"edge binding `${ref.name}` cannot be used bare; name one of its properties", ref.at

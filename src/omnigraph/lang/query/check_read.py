@@ -118,7 +118,8 @@ class _ReturnChecker:
         """A column for each property that is a value."""
         bound = self._scope.find(expr.var) if expr.var != ANONYMOUS else None
         if bound is None:
-            raise_fault("T6", f"variable `${expr.var}` is not bound", expr.at)
+            hint = self._scope.suggest_variable(expr.var)
+            raise_fault("T6", f"variable `${expr.var}` is not bound", expr.at, hint)
         catalog = self._scope.catalog
         owner = (catalog.nodes if bound.kind == "node" else catalog.edges)[bound.type_name]
         refs = [ast.PropRef(expr.var, name, at=expr.at) for name in owner.properties]

@@ -315,7 +315,8 @@ def _check_relation(op: RelationOp, left: Term, right: Term, clause: ast.Compari
     if Scalar.VECTOR in (left.type.scalar, right.type.scalar):
         raise_fault("T7", "vector comparisons in filters are not supported", clause.at)
     if not are_compatible(left.type, right.type):
-        raise_fault("T7", f"cannot compare {left.type} with {right.type}", clause.at)
+        help_ = "compare values of one type: numbers have no quotes, texts do"
+        raise_fault("T7", f"cannot compare {left.type} with {right.type}", clause.at, help_)
     return Compare(op, left, right)
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TypeAlias, cast, get_args
 
 from omnigraph.lang.query import ast
-from omnigraph.lang.source import Source, Span
+from omnigraph.lang.query.foreign_syntax import FUNCTIONS as FOREIGN_FUNCTIONS
+from omnigraph.lang.source import Source, Span, suggest_name
 from omnigraph.lang.tokens import FLOAT, INT, LOWER, STR, VAR, Cursor, parse_integer, unescape
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, STRING
 
@@ -41,6 +42,8 @@ FUNCTIONS = (
     "now",
     "rrf",
 )
+
+_LIST_FUNCTIONS = f"functions are {', '.join(sorted(FUNCTIONS))}"
 
 Operand: TypeAlias = ast.Expr | ast.Condition
 """What parentheses can hold where a condition may stand."""
@@ -109,7 +112,18 @@ class ExpressionParser(Cursor):
             return self._parse_parenthesised()
         if self.kind in (STR, INT, FLOAT, "["):
             return self._parse_constant()
-        return self.expected("an expression")
+        return self.expected("an expression", help=self._suggest_expression())
+
+    def _suggest_expression(self) -> str | None:
+        """How to write what SQL and programming languages write with the current token."""
+        before = self._text[: self.start].rstrip()
+        if self.kind == "*" and before.endswith("("):
+            return "count a variable: `count($p)`"
+        if self.kind == "=" and before.endswith("="):
+            return "equality is one `=`"
+        if self.kind == "." and before[-1:].isalnum():
+            return "variables begin with `$`, like `$p.name`"
+        return None
 
     def _parse_parenthesised(self) -> ast.Expr:
         with self.nested():
@@ -327,7 +341,9 @@ class ExpressionParser(Cursor):
         if name in LITERAL_CALLS and self.peek()[0][0] == STR:
             return self._parse_dated(name, start)
         if name not in FUNCTIONS:
-            self.fail(f"unknown function `{name}`", Span(start, start + len(name)))
+            known = FOREIGN_FUNCTIONS.get(name)
+            help_ = f"did you mean `{known}`?" if known else suggest_name(name, FUNCTIONS) or _LIST_FUNCTIONS
+            self.fail(f"unknown function `{name}`", Span(start, start + len(name)), help_)
         self.take("(")
         call = self._parse_arguments(name)
         self.take(")", "`)`")

@@ -65,7 +65,9 @@ class Decoder:
         if given is None:
             given = {}
         if not isinstance(given, Mapping):
-            raise ParameterError("params", "params must be a JSON object")
+            raise ParameterError(
+                "params", "params must be a JSON object", remedy='name the values: params={"name": "Ada"}'
+            )
         _refuse_objects(self._names, given)
         found = {
             name: _decode_parameter(name, nullable, read, given, js_safe)

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.expressions import OPERATOR_WORDS, RELATIONS, ExpressionParser
+from omnigraph.lang.query.foreign_syntax import AFTER_MATCH, AFTER_RETURN, FIRST_WORDS, STATEMENT_WORDS
 from omnigraph.lang.source import Problems, Source, TooManyProblems
 from omnigraph.lang.tokens import (
     END,
@@ -116,7 +117,7 @@ class _QueryParser(ExpressionParser):
             # Step over the offending word, or recovery would stop on it for ever.
             span, found = self.span, self.text
             self.advance()
-            help_ = "a query is written as `query name() { match { ... } return { ... } }`"
+            help_ = FIRST_WORDS.get(found.lower(), FIRST_WORDS["select"])
             self.fail(f"expected `query`, found `{found[:60]}`", span, help_)
         self.advance()
         self._clauses_read = 0
@@ -192,7 +193,10 @@ class _QueryParser(ExpressionParser):
         if self.word("match"):
             return self._parse_read()
         if not self._at_statement():
-            self.expected("`match`, `insert`, `upsert`, `create`, `update` or `delete`")
+            self.expected(
+                "`match`, `insert`, `upsert`, `create`, `update` or `delete`",
+                help=STATEMENT_WORDS.get(self.text),
+            )
         statements: list[ast.Mutation | None] = []
         while self._at_statement():
             statements.append(self._attempt(self._parse_mutation, self._at_statement))
@@ -204,7 +208,9 @@ class _QueryParser(ExpressionParser):
         start = self.start
         self.take_word("match")
         match = self._parse_clauses()
-        self.take_word("return")
+        if not self.word("return"):
+            self.expected("`return`", help=AFTER_MATCH.get(self.text))
+        self.advance()
         distinct = self.word("distinct")
         if distinct:
             self.advance()
@@ -214,13 +220,17 @@ class _QueryParser(ExpressionParser):
         limit = self._parse_count() if self._accept_word("limit") else None
         offset = self._parse_count() if self._accept_word("offset") else None
         if self.kind != "}":
-            self.expected("`order`, `limit`, `offset` or `}`, in this order")
+            self.expected(
+                "`order`, `limit`, `offset` or `}`, in this order", help=AFTER_RETURN.get(self.text)
+            )
         return ast.Read(match, returns, distinct, having, order, limit, offset, at=self.since(start))
 
     def _accept_word(self, text: str) -> bool:
         return self.accept(LOWER, text)
 
     def _parse_block(self, parse: Callable[[], tuple[Item, ...]]) -> tuple[Item, ...]:
+        if self.text == "by":
+            self.expected("`{`", help="sort with braces and without `by`: `order { $p.name desc }`")
         self.take("{")
         found = self._attempt(parse, _never_resume)
         self.take("}")
@@ -315,7 +325,15 @@ class _QueryParser(ExpressionParser):
             clause = self._parse_pattern(start)
             if clause is not None:
                 return clause
+        self._refuse_foreign_pattern()
         return self.parse_condition()
+
+    def _refuse_foreign_pattern(self) -> None:
+        """Answer a pattern of Cypher, and a variable without its `$`, with how it is written here."""
+        if self.kind == "(" and [kind for kind, _ in self.peek(2)] in ([LOWER, ":"], [":", UPPER]):
+            self.expected("a clause", help="a pattern is written as `$p: Person  $p knows $q`")
+        if self.kind == LOWER and self.peek()[0][0] == ":":
+            self.expected("a clause", help=f"variables begin with `$`: `${self.text[:60]}`")
 
     def _parse_pattern(self, start: int) -> ast.Binding | ast.Traversal | None:
         """A binding or traversal, or None when the clause that begins with this variable is a filter."""
@@ -363,6 +381,8 @@ class _QueryParser(ExpressionParser):
         if undirected:
             self.take(">")
         hops = self._parse_hops() if self.kind == "{" else None
+        if self.kind in ("*", "+"):
+            self.expected("a variable after the edge", help=f"write hops in braces: `{edge}{{1,3}}`")
         right = self.take(VAR, "a variable after the edge")[1:]
         return ast.Traversal(left, edge, right, edge_var, undirected, hops, at=self.since(start))
 
@@ -400,12 +420,17 @@ class _QueryParser(ExpressionParser):
         if verb == "update":
             self.take_word("set")
             assignments = self._parse_assignments()
-            self.take_word("where")
+            self._take_where()
             where = self._parse_predicate()
             return ast.Update(type_name, assignments, where, at=self.since(start))
-        self.take_word("where")
+        self._take_where()
         where = self._parse_predicate()
         return ast.Delete(type_name, where, at=self.since(start))
+
+    def _take_where(self) -> None:
+        if not self.word("where"):
+            self.expected("`where`", help="say which rows, like `where name = $name`")
+        self.advance()
 
     def _parse_assignments(self) -> tuple[ast.Assignment, ...]:
         self.take("{")

@@ -8,11 +8,12 @@ from typing import NoReturn
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query import ast
 from omnigraph.lang.schema.catalog import Catalog
-from omnigraph.lang.source import Span
+from omnigraph.lang.source import Span, suggest_name
 from omnigraph.lang.types import ValueType
 
 ANONYMOUS = "_"
 RESERVED_PARAMETER = "__nanograph_now"
+NULL_TEST = "write `is null` or `is not null` after the property"
 
 
 class TypeFault(Exception):
@@ -76,11 +77,15 @@ class Scope:
         """Keep later uses of variables quiet whose definition already failed."""
         self.poisoned.update(name for name in names if name and name != ANONYMOUS and name not in self.bound)
 
+    def suggest_variable(self, name: str) -> str | None:
+        """A hint for a variable that nothing binds."""
+        return suggest_name(f"${name}", (f"${known}" for known in self.bound))
+
     def property_type(self, ref: ast.PropRef, code: str = "T6") -> tuple[Bound, ValueType]:
         """The variable and type behind `$x.p`, nullable when the variable is optional."""
         bound = self.find(ref.var) if ref.var != ANONYMOUS else None
         if bound is None:
-            raise_fault(code, f"variable `${ref.var}` is not bound", ref.at)
+            raise_fault(code, f"variable `${ref.var}` is not bound", ref.at, self.suggest_variable(ref.var))
         types = self.catalog.nodes if bound.kind == "node" else self.catalog.edges
         declared = types[bound.type_name].properties.get(ref.name)
         if declared is None:

@@ -34,7 +34,7 @@ from omnigraph.lang.schema.catalog_json import compute_fingerprint
 from omnigraph.lang.schema.constraints import Constraints, resolve_constraints
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members, expand, own_members
 from omnigraph.lang.schema.schema_parser import parse_schema
-from omnigraph.lang.source import Problems, Source, TooManyProblems
+from omnigraph.lang.source import Problems, Source, TooManyProblems, shorten, suggest_name
 
 _NOT_METADATA = (*MARKS, "embed", "rename_from")
 
@@ -137,13 +137,20 @@ def _check_types(file: ast.SchemaFile, problems: Problems) -> None:
         for side, end in (("source", edge.source), ("target", edge.target)):
             if end.text not in nodes:
                 reason = f"edge {edge.name.text} references unknown {side} type: {end.text}"
-                problems.add(reason, end.at)
+                problems.add(reason, end.at, help=_suggest_node_type(end.text, nodes))
         other = folded.setdefault(edge.name.text.lower(), edge.name.text)
         if other != edge.name.text:
             problems.add(
                 f"edge name collision after case folding: '{edge.name.text}' conflicts with '{other}'",
                 edge.name.at,
             )
+
+
+def _suggest_node_type(name: str, known: set[str]) -> str:
+    hint = suggest_name(name, known)
+    if hint is not None and hint.startswith("did you mean"):
+        return hint
+    return f"declare it: `node {shorten(name)} {{ ... }}`"
 
 
 def _refuse_duplicates(declared: Iterable[ast.Declaration], message: str, problems: Problems) -> None:

@@ -153,4 +153,5 @@ class _Scope:
         for column in keys[0].columns if keys else ():
             member = self.members.get(column.text)
             if member and member.declared.type.nullable:
-                self.problems.add(f"@key property {self.owner}.{column.text} cannot be nullable", column.at)
+                reason = f"@key property {self.owner}.{column.text} cannot be nullable"
+                self.problems.add(reason, column.at, help="take the `?` away: every node has its key")

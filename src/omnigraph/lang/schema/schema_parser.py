@@ -119,7 +119,10 @@ class _Parser:
             return self.parse_node(start)
         if cursor.word("edge"):
             return self.parse_edge(start)
-        cursor.expected("`node`, `edge` or `interface`")
+        cursor.expected(
+            "`node`, `edge` or `interface`",
+            help="a type is written as `node Person { name: String @key }`",
+        )
 
     def parse_interface(self, start: int) -> Interface:
         self.cursor.advance()
@@ -150,6 +153,8 @@ class _Parser:
     def parse_edge(self, start: int) -> Edge:
         cursor = self.cursor
         cursor.advance()
+        if not cursor.at(UPPER) and not cursor.at(LOWER):
+            cursor.expected("an edge type name", help="an edge is written as `edge Knows: Person -> Person`")
         name = self.type_name("an edge type name")
         cursor.take(":")
         source = self.type_name("a node type name")
@@ -234,9 +239,18 @@ class _Parser:
         at = cursor.span
         if cursor.at(UPPER):
             cursor.expected("a property name", help="property names begin with a lower-case letter or `_`")
+        if cursor.at("["):
+            cursor.expected(
+                "a property name or `}`", help="a list is written with its type inside: `[String]`"
+            )
         name = Name(cursor.take(LOWER, "a property name or `}`"), at)
         self.refuse_system_column(owner, type_name, name)
-        cursor.take(":", f"`:` and a type after property '{shorten(name.text)}'")
+        if not cursor.at(":"):
+            cursor.expected(
+                f"`:` and a type after property '{shorten(name.text)}'",
+                help=f"write `{shorten(name.text)}: String`",
+            )
+        cursor.advance()
         value_type = parse_type(cursor, self.problems)
         annotations = []
         while cursor.at("@") and not self.at_constraint():

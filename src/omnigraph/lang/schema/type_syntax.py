@@ -12,7 +12,8 @@ from omnigraph.lang.types import MAX_VECTOR_DIMENSION, SCALARS, Scalar, ValueTyp
 _ENUM_VALUE = re.compile(r"[A-Za-z0-9_-]+")
 _SPELLINGS = {
     "string": "String", "text": "String", "str": "String", "int": "I64", "integer": "I64", "float": "F64",
-    "double": "F64", "boolean": "Bool", "timestamp": "DateTime", "bytes": "Blob",
+    "double": "F64", "boolean": "Bool", "timestamp": "DateTime", "bytes": "Blob", "varchar": "String",
+    "char": "String", "bigint": "I64", "smallint": "I32", "real": "F32", "numeric": "F64", "decimal": "F64",
 }  # fmt: skip
 
 _SCALAR_TYPES = {
@@ -43,6 +44,10 @@ def _parse_scalar(cursor: Cursor) -> Scalar:
 
 
 def _suggest_type(text: str) -> str:
+    if text in ("Optional", "Nullable"):
+        return "a property that may be missing has a `?` after its type: `I64?`"
+    if text in ("List", "Array", "list", "array"):
+        return "a list is written with its type inside: `[String]`"
     if len(text) <= 20:
         close = _SPELLINGS.get(text.lower()) or next(iter(get_close_matches(text, SCALARS, 1)), None)
         if close:

@@ -169,7 +169,8 @@ class _Planner:
                 return found
         raise BadRequest(
             f"'{file.file}' does not tell which type its rows have",
-            remedy="name the file or its folder after the type, or give its `type` or `edge` in a mapping",
+            remedy="name the type with --type (`type=`), name the file or its folder after it, or give its "
+            "`type` or `edge` in a mapping",
         )
 
     def _check(self, entry: MappingEntry, key: str) -> None:
