@@ -17,13 +17,112 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from xml.sax.saxutils import escape
 
 from moto.moto_server.werkzeug_app import create_backend_app
-from moto.s3.models import s3_backends
+from moto.s3.models import FakeBucket, FakeKey, s3_backends
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
 
 _ACCOUNT, _PARTITION = "123456789012", "aws"
+_PLAIN_PATH = re.compile(r"/([a-z0-9-]+)(?:/([A-Za-z0-9_./=-]*))?")
+"""A bucket, and a key that is written the same in an address."""
+_RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
+_DECISIVE = re.compile(r"HTTP_(IF_|X_AMZ_CHECKSUM_MODE|ORIGIN)")
+"""Headers of a read that decide what its answer is."""
+_LIST = {"list-type": "2", "prefix": "", "delimiter": "", "continuation-token": "", "start-after": ""}
+"""What a list may say, and what it means if it says nothing."""
+_MISSING = "<Error><Code>NoSuchKey</Code><Message>The specified key does not exist.</Message></Error>"
+
+
+class QuickReads:
+    """Answers lists and plain reads from the store of the emulation, which takes ten times as long for them.
+
+    All that is special in any way is left to the emulation: conditions, other ranges, names with signs that
+    addresses do not have, and requests that nobody signed.
+    """
+
+    def __init__(self, app: WSGIApplication) -> None:
+        self._app = app
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        found = self._answer(environ) if environ["REQUEST_METHOD"] in ("GET", "HEAD") else None
+        if found is None:
+            return self._app(environ, start_response)
+        status, headers, body = found
+        start_response(status, list(headers.items()))
+        return [body] if environ["REQUEST_METHOD"] == "GET" else []
+
+    def _answer(self, environ: WSGIEnvironment) -> tuple[str, dict[str, str], bytes] | None:
+        place = _PLAIN_PATH.fullmatch(environ["REQUEST_URI"].partition("?")[0])
+        bucket = None if place is None else s3_backends[_ACCOUNT][_PARTITION].buckets.get(place[1])
+        signed = environ.get("HTTP_AUTHORIZATION")
+        if place is None or bucket is None or not signed or any(map(_DECISIVE.match, environ)):
+            return None
+        if place[2]:
+            key = bucket.keys.get(place[2])
+            if environ["QUERY_STRING"] or not isinstance(key, FakeKey | None):
+                return None
+            return _read(key, environ) if key is not None else _answer_xml("404 NOT FOUND", _MISSING)
+        asked = _LIST | _arguments(environ)
+        wanted = environ["REQUEST_METHOD"] == "GET" and "list-type=2" in environ["QUERY_STRING"]
+        return _list(bucket, asked) if wanted and asked.keys() == _LIST.keys() else None
+
+
+def _read(key: FakeKey, environ: WSGIEnvironment) -> tuple[str, dict[str, str], bytes] | None:
+    """What a read of an object is answered with."""
+    wanted = environ.get("HTTP_RANGE")
+    part = None if wanted is None else _RANGE.fullmatch(wanted)
+    try:
+        # One that is replaced at this moment has no bytes any more.
+        body, headers = key.value, {**key.response_dict, **key.metadata, "Accept-Ranges": "bytes"}
+    except ValueError:
+        return None
+    if wanted is None:
+        return "200 OK", headers, body
+    if part is None or not int(part[1]) <= int(part[2]) < len(body):
+        return None
+    first, last = int(part[1]), int(part[2])
+    headers |= {
+        "content-length": str(last - first + 1),
+        "content-range": f"bytes {first}-{last}/{len(body)}",
+    }
+    return "206 PARTIAL CONTENT", headers, body[first : last + 1]
+
+
+def _list(bucket: FakeBucket, asked: dict[str, str]) -> tuple[str, dict[str, str], bytes]:
+    """One page of a list."""
+    token, after = asked["continuation-token"] or None, asked["start-after"] or None
+    prefix, delimiter = asked["prefix"], asked["delimiter"] or None
+    backend = s3_backends[_ACCOUNT][_PARTITION]
+    found, truncated, following = backend.list_objects_v2(bucket, prefix, delimiter, token, after, 1000)
+    keys = [one for one in found if isinstance(one, FakeKey)]
+    parts = [
+        '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">',
+        f"<Name>{bucket.name}</Name><Prefix>{escape(prefix)}</Prefix><MaxKeys>1000</MaxKeys>",
+        f"<KeyCount>{len(found)}</KeyCount><IsTruncated>{str(truncated).lower()}</IsTruncated>",
+        *(
+            f"<Contents><Key>{escape(key.name)}</Key><LastModified>{key.last_modified_ISO8601}</LastModified>"
+            f"<ETag>{escape(key.etag)}</ETag><Size>{key.size}</Size>"
+            f"<StorageClass>{key.storage_class}</StorageClass></Contents>"
+            for key in keys
+        ),
+        *(
+            f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>"
+            for one in found
+            if isinstance(one, str)
+        ),
+        "" if delimiter is None else f"<Delimiter>{escape(delimiter)}</Delimiter>",
+        "" if following is None else f"<NextContinuationToken>{following}</NextContinuationToken>",
+        "" if after is None or token is not None else f"<StartAfter>{escape(after)}</StartAfter>",
+        "</ListBucketResult>",
+    ]
+    return _answer_xml("200 OK", "".join(parts))
+
+
+def _answer_xml(status: str, text: str) -> tuple[str, dict[str, str], bytes]:
+    body = f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'.encode()
+    return status, {"Content-Type": "application/xml", "Content-Length": str(len(body))}, body
 
 
 class OneWriteAtATime:
@@ -172,7 +271,7 @@ class Servers:
     def start(self, ignore: list[str], lose: str | None) -> int:
         """One that ignores these headers, and loses the first answers to puts of paths of a pattern."""
         # Not through the dispatcher of all services, which looks for them in the file system at each request.
-        store = OneWriteAtATime(create_backend_app("s3"), ignore)
+        store = OneWriteAtATime(QuickReads(create_backend_app("s3")), ignore)
         app = Answers(LosesAnswers(store, lose))
         server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=KeepsConnections)
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
