@@ -39,7 +39,7 @@ class QuickReads:
     """Answers lists and plain reads from the store of the emulation, which takes ten times as long for them.
 
     All that is special in any way is left to the emulation: conditions, other ranges, names with signs that
-    addresses do not have, and requests that nobody signed.
+    addresses do not have, and requests without a signature.
     """
 
     def __init__(self, app: WSGIApplication) -> None:
