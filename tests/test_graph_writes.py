@@ -382,9 +382,9 @@ def blocks() -> list[tuple[str, str, Any]]:
             lambda tx: tx.update("Person", ("age", "=", 1), handle="x"),
         ),
         (
-            "update mutation for edge type `Mentors` is not supported",
+            "type `Mentors` has no property `to`",
             "BadRequest",
-            lambda tx: tx.update("Mentors", ("since", "=", 1), since=2),
+            lambda tx: tx.update("Mentors", ("since", "=", 1), to="bo"),
         ),
         ("null never compares", "BadRequest", lambda tx: tx.delete("Person", ("age", "=", None))),
         ("is not a test of rows", "BadRequest", lambda tx: tx.delete("Person", ("age", "like", 1))),

@@ -200,6 +200,20 @@ def test_a_write_block_creates_what_is_new(graph: AnyGraph) -> None:
     assert conflict.value.remedy is not None
 
 
+def test_a_write_block_updates_edges(graph: AnyGraph) -> None:
+    graph.branches.create("linked")
+    since = 'query q() { match { $p: Person { name: "Nia" }  $p $e:knows $q } return { $e.since as s } }'
+    with graph.write("linked") as tx:
+        tx.insert("Person", name="Nia")
+        tx.insert_edge("Knows", "Nia", "Ada", since=1)
+    assert graph.query(since, branch="linked").to_arrow().to_pylist() == [{"s": 1}]
+    with graph.write("linked") as tx:
+        tx.update("Knows", ("from", "=", "Nia"), since=2)
+    assert tx.result.tables == {"edge:Knows": og.WriteCounts(updated=1)}
+    assert (tx.result.affected_nodes, tx.result.affected_edges) == (0, 1)
+    assert graph.query(since, branch="linked").to_arrow().to_pylist() == [{"s": 2}]
+
+
 def add_one(tx: Any) -> None:
     tx.insert("Person", name="never")
 

@@ -87,6 +87,7 @@ WRITES = {
         "Person Team",
         strict=True,
     ),
+    "update knows": mutation("update Knows set { since: 5 } where since = 1", "Knows", "Person", strict=True),
     "delete person": mutation('delete Person where name = "bo"', "Person Knows", "Leads", strict=True),
     "delete leader": mutation('delete Person where name = "ada"', "Person Knows Leads", strict=True),
     "delete loner": mutation('delete Person where name = "cy"', "Person", "Knows Leads", strict=True),
@@ -95,6 +96,7 @@ WRITES = {
     "delete leads": mutation('delete Leads where from = "ada"', "Leads", strict=True),
     "insert person": mutation('insert Person { name: "di", mail: "d" }', "Person"),
     "upsert person": mutation('insert Person { name: "cy", age: 7 }', "Person"),
+    "create person": mutation('create Person { name: "di", age: 6 }', "Person"),
     "insert team": mutation('insert Team { name: "ops" }', "Team"),
     "insert note": mutation('insert Note { name: "m" }', "Note"),
     "insert knows": mutation('insert Knows { from: "cy", to: "bo" }', "Knows", "Person"),
@@ -282,6 +284,20 @@ def test_a_conflict_names_the_table_that_moved(copies: Copies) -> None:
     with pytest.raises(errors.TableVersionConflict) as moved:
         race_update(copies.new(), delete, 'insert Person { name: "di" }')
     assert moved.value.table_key == "node:Person"
+
+
+def test_a_create_that_another_one_overtook_is_a_conflict(copies: Copies) -> None:
+    create, at = 'create Person { name: "di" }', copies.new()
+    with pytest.raises(errors.KeyConflict):
+        race_update(at, create, 'create Person { name: "di", age: 4 }')
+    race_update(at, 'create Person { name: "ed" }', 'create Person { name: "fay" }')
+    with og.open(at) as graph:
+        rows = graph.snapshot().rows("Person").to_pylist()
+    assert {row["name"]: row["age"] for row in rows if row["name"] > "d"} == {
+        "di": 4,
+        "ed": None,
+        "fay": None,
+    }
 
 
 def test_a_condition_on_the_head_fails_on_any_commit_and_is_never_retried(copies: Copies) -> None:

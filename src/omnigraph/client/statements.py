@@ -23,6 +23,7 @@ from omnigraph.lang.query.resolved import (
     InsertEdge,
     InsertNode,
     Statement,
+    UpdateEdges,
     UpdateNodes,
 )
 from omnigraph.lang.query.terms import Compare, Const, InList, NullCheck, Predicate, Prop, Term
@@ -90,6 +91,8 @@ def statement_json(statement: Statement, entity_id: str) -> dict[str, Any]:
             return {"op": "insert_edge", **about, **ends, "values": _values(values), "id": entity_id}
         case UpdateNodes(values=values, where=where):
             return {"op": "update", **about, "where": _condition(where), "values": _values(values)}
+        case UpdateEdges(values=values, where=where):
+            return {"op": "update", **about, "where": _condition(where, _ENDS), "values": _values(values)}
         case DeleteNodes(where=where):
             return {"op": "delete", **about, "where": _condition(where)}
         case DeleteEdges(where=where):

@@ -154,6 +154,7 @@ def _abandon_record(graph: OpenGraph) -> None:
 ONE = 'insert Person { name: "eve", age: 5 }'
 TWO = 'insert Person { name: "eve" }  insert Knows { from: "eve", to: "ada", since: 7 }'
 UPDATE = 'update Person set { age: 99 } where name = "bo"'
+UPDATE_EDGES = 'update Knows set { since: 9 } where from = "ada"'
 CASCADE = 'delete Person where name = "ada"'
 
 COMMITTED = failpoints.MUTATION_POST_TABLE_COMMIT
@@ -170,6 +171,7 @@ WRITES: dict[str, Write] = {
     "insert": Write(changes(ONE)),
     "insert-two-tables": Write(changes(TWO)),
     "update": Write(changes(UPDATE)),
+    "update-edges": Write(changes(UPDATE_EDGES)),
     "delete-cascade": Write(changes(CASCADE)),
     "first-touch": Write(changes(ONE, BRANCH), make_branch, BRANCH),
     "first-touch-two-tables": Write(changes(TWO, BRANCH), make_branch, BRANCH),

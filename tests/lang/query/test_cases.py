@@ -17,7 +17,7 @@ from omnigraph.lang.query.expressions import FUNCTIONS
 from omnigraph.lang.query.lint import LINT_CODES, lint
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.query.printer import print_file
-from omnigraph.lang.query.resolved import InsertEdge, InsertNode, Statement, UpdateNodes
+from omnigraph.lang.query.resolved import InsertEdge, InsertNode, Statement, UpdateEdges, UpdateNodes
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
@@ -100,6 +100,8 @@ def show_statement(statement: Statement) -> str:
     if isinstance(statement, InsertEdge):
         ends = f"{show_term(statement.source)} -> {show_term(statement.target)}"
         return f"{_verb(statement)} edge {name}: {ends} {_values(statement)}".rstrip()
+    if isinstance(statement, UpdateEdges):
+        return f"update edges {name}: {_values(statement)} where {show_predicate(statement.where)}"
     if isinstance(statement, UpdateNodes):
         return f"update {name}: {_values(statement)} where {show_predicate(statement.where)}"
     kind = type(statement).__name__.removeprefix("Delete").lower()
@@ -110,7 +112,7 @@ def _verb(statement: InsertNode | InsertEdge) -> str:
     return "create" if statement.strict else "insert"
 
 
-def _values(statement: InsertNode | InsertEdge | UpdateNodes) -> str:
+def _values(statement: InsertNode | InsertEdge | UpdateNodes | UpdateEdges) -> str:
     return ", ".join(f"{name} = {show_term(value)}" for name, value in statement.values)
 
 

@@ -46,6 +46,7 @@ from omnigraph.lang.query.resolved import (
     InsertEdge,
     InsertNode,
     Statement,
+    UpdateEdges,
     UpdateNodes,
 )
 from omnigraph.lang.query.terms import Const, Instant, ParamRef, Predicate, Term
@@ -295,7 +296,9 @@ class _Execution:
         self._strict = True
         match statement:
             case UpdateNodes():
-                self._update_nodes(statement)
+                self.nodes += self._update_rows("node", statement)
+            case UpdateEdges():
+                self.edges += self._update_rows("edge", statement)
             case DeleteNodes():
                 self._delete_rows(table_key("node", statement.type_name), statement.where)
             case DeleteEdges():
@@ -348,8 +351,9 @@ class _Execution:
         if len(taken):
             raise KeyConflict(target.kind, target.name, taken[0].as_py(), remedy="begin another write")
 
-    def _update_nodes(self, statement: UpdateNodes) -> None:
-        pending = self._pending_rows("node", statement.type_name)
+    def _update_rows(self, kind: str, statement: UpdateNodes | UpdateEdges) -> int:
+        """Assign values to the rows that match, and return how many there are."""
+        pending = self._pending_rows(kind, statement.type_name)
         # Before rows are looked for: whether a value is wrong must not depend on them.
         values = self._evaluate_values(pending, statement.values)
         test = bind_predicate(statement.where, self._bindings)
@@ -361,7 +365,7 @@ class _Execution:
         if matched.num_rows:
             self._replacing.add(pending.target.key)
             pending.put(assign_values(matched, pending.target, values))
-        self.nodes += matched.num_rows
+        return int(matched.num_rows)
 
     def _delete_rows(self, key: str, where: Predicate) -> None:
         """Deletes all look at the state before the query."""

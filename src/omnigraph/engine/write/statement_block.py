@@ -18,7 +18,7 @@ from omnigraph.lang.query.statements import (
     delete_rows,
     insert_edge,
     insert_node,
-    update_nodes,
+    update_rows,
 )
 from omnigraph.lang.query.terms import Const
 from omnigraph.lang.schema.catalog import Catalog
@@ -81,8 +81,8 @@ class StatementBlock:
     def update(
         self, type_name: str, where: Condition, values: PropertyValues | None = None, /, **more: object
     ) -> None:
-        """New values for all nodes that pass a test such as `("age", ">", 90)`."""
-        self._add(update_nodes(self._open().catalog, type_name, where, {**(values or {}), **more}))
+        """New values for all nodes, or all edges, that pass a test such as `("age", ">", 90)`."""
+        self._add(update_rows(self._open().catalog, type_name, where, {**(values or {}), **more}))
 
     def delete(self, type_name: str, where: Condition, /) -> None:
         """All nodes, with their edges, or all edges of a type that pass a test."""

@@ -94,8 +94,7 @@ def _candidates(
         yield from _type_items(before, catalog)
     elif last.text in STATEMENTS:
         yield from _named(catalog.nodes, "node")
-        if last.text != "update":
-            yield from _named(catalog.edges, "edge")
+        yield from _named(catalog.edges, "edge")
     else:
         yield from _words(before, last, variables, catalog)
 

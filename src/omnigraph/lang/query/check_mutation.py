@@ -20,6 +20,7 @@ from omnigraph.lang.query.resolved import (
     InsertNode,
     ResolvedMutation,
     Statement,
+    UpdateEdges,
     UpdateNodes,
 )
 from omnigraph.lang.query.scope import NULL_TEST, Scope, TypeFault, raise_fault
@@ -81,11 +82,9 @@ def _check_statement(scope: Scope, item: ast.Mutation, problems: Problems) -> St
                 return _insert_node(scope, node, item, problems)
             return _insert_edge(scope, cast(EdgeType, edge), item, problems)
         case ast.Update():
-            if node is None:
-                raise_fault(
-                    "T16", f"update mutation for edge type `{item.type_name}` is not supported", item.at
-                )
-            return _check_update(scope, node, item, problems)
+            if node is not None:
+                return _update_nodes(scope, node, item, problems)
+            return _update_edges(scope, cast(EdgeType, edge), item, problems)
         case ast.Delete():
             if node is not None:
                 return DeleteNodes(node.name, _check_where(scope, node, item.where))
@@ -180,7 +179,7 @@ def _how_to_assign(owner: NodeType | EdgeType, name: str) -> str:
     return f"add `{name}: VALUE`, or declare it with `?` if it may be missing"
 
 
-def _check_update(scope: Scope, node: NodeType, item: ast.Update, problems: Problems) -> UpdateNodes:
+def _update_nodes(scope: Scope, node: NodeType, item: ast.Update, problems: Problems) -> UpdateNodes:
     _refuse_duplicates(node, item.assignments)
     values, _ = _check_values(scope, node, item.assignments, problems)
     for assignment in item.assignments:
@@ -191,6 +190,20 @@ def _check_update(scope: Scope, node: NodeType, item: ast.Update, problems: Prob
                 assignment.at,
             )
     return UpdateNodes(node.name, tuple(values.items()), _check_where(scope, node, item.where))
+
+
+def _update_edges(scope: Scope, edge: EdgeType, item: ast.Update, problems: Problems) -> UpdateEdges:
+    _refuse_duplicates(edge, item.assignments)
+    for assignment in item.assignments:
+        if _is_end(edge, assignment):
+            raise_fault(
+                "T16",
+                f"cannot update the end `{assignment.name}` of `{edge.name}` — delete and re-insert instead",
+                assignment.at,
+                help=_how_to_assign(edge, assignment.name) if assignment.name in edge.properties else None,
+            )
+    values, _ = _check_values(scope, edge, item.assignments, problems)
+    return UpdateEdges(edge.name, tuple(values.items()), _check_where(scope, edge, item.where))
 
 
 # --- predicates ----------------------------------------------------------------------------------

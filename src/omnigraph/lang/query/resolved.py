@@ -129,6 +129,13 @@ class UpdateNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateEdges:
+    type_name: str
+    values: tuple[tuple[str, Term], ...]
+    where: Predicate
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteNodes:
     type_name: str
     where: Predicate
@@ -140,7 +147,7 @@ class DeleteEdges:
     where: Predicate
 
 
-Statement = InsertNode | InsertEdge | UpdateNodes | DeleteNodes | DeleteEdges
+Statement = InsertNode | InsertEdge | UpdateNodes | UpdateEdges | DeleteNodes | DeleteEdges
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from datetime import date, datetime
 from typing import Any, cast, get_args
 
 from omnigraph.errors import BadRequest, InvalidValue
-from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, UpdateNodes
+from omnigraph.lang.query.resolved import (
+    DeleteEdges,
+    DeleteNodes,
+    InsertEdge,
+    InsertNode,
+    UpdateEdges,
+    UpdateNodes,
+)
 from omnigraph.lang.query.terms import ROW, Compare, Const, InList, NullCheck, Predicate, Prop, RelationOp
 from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.lang.source import suggest_name
@@ -60,15 +67,18 @@ def insert_edge(
     return InsertEdge(edge.name, *ends, found)
 
 
-def update_nodes(catalog: Catalog, type_name: str, where: Condition, values: PropertyValues) -> UpdateNodes:
-    """New values for some properties of all nodes of a type that pass a test."""
-    if type_name in catalog.edges:
-        raise BadRequest(f"update mutation for edge type `{type_name}` is not supported")
-    node = catalog.nodes.get(type_name)
-    if node is None:
-        raise _no_such_type(catalog, type_name, "node")
+def update_rows(
+    catalog: Catalog, type_name: str, where: Condition, values: PropertyValues
+) -> UpdateNodes | UpdateEdges:
+    """New values for some properties of all nodes or edges of a type that pass a test."""
+    node, edge = catalog.nodes.get(type_name), catalog.edges.get(type_name)
+    if node is None and edge is None:
+        raise _no_such_type(catalog, type_name, "node/edge")
     if not values:
         raise BadRequest(f"update of `{type_name}` sets nothing", remedy="name at least one property")
+    if node is None:
+        assert edge is not None
+        return UpdateEdges(edge.name, _make_constants(edge, values), _make_predicate(edge, where))
     for name in values:
         if name in node.key:
             raise BadRequest(f"cannot update @key property '{name}' — delete and re-insert instead")

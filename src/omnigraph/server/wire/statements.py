@@ -73,7 +73,7 @@ class InsertEdgeStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="
 
 
 class UpdateStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="update"):
-    """New values for the nodes that pass a test: `["age", ">", 90]` or `["age", "is null"]`."""
+    """New values for the nodes or edges that pass a test: `["age", ">", 90]` or `["age", "is null"]`."""
 
     type: str
     where: list[Any]
@@ -81,7 +81,7 @@ class UpdateStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="upda
 
     def resolve(self, catalog: Catalog) -> ReceivedStatement:
         """Return the statement, checked."""
-        return statements.update_nodes(catalog, self.type, _as_condition(self.where), self.values), None
+        return statements.update_rows(catalog, self.type, _as_condition(self.where), self.values), None
 
 
 class DeleteStatement(Wire, frozen=True, kw_only=True, tag_field="op", tag="delete"):
