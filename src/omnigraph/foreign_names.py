@@ -19,7 +19,7 @@ GRAPH_MEMBERS = {
     "add_nodes_from": "load many rows with `graph.load(rows, type=..., mode=...)`",
     "add_edge": _WRITE,
     "add_edges_from": "load many rows with `graph.load(rows, type=..., mode=...)`",
-    "upsert": "`graph.load(rows, type=..., mode='merge')` updates rows that exist and adds the others",
+    "upsert": "`graph.load(rows, type=..., mode='merge')` replaces rows that exist and adds the others",
     "update": _QUERY,
     "delete": _QUERY,
     "commit": _COMMIT,
