@@ -54,7 +54,5 @@ def explain_misuse(message: str, path: str) -> str | None:
     if mode is not None:
         return f"did you mean {_MODES[mode.group(1)]}?"
     if "'--mode'" in message and "Missing" in message:
-        return (
-            "append adds new rows, merge also replaces those that exist, overwrite replaces all rows of a type"
-        )
+        return "append adds new rows, merge also replaces those that exist, overwrite replaces all of a type"
     return None
