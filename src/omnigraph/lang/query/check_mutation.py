@@ -137,7 +137,7 @@ def _check_values(
 def _insert_node(scope: Scope, node: NodeType, item: ast.Insert, problems: Problems) -> InsertNode:
     _refuse_duplicates(node, item.assignments)
     values, _ = _check_values(scope, node, item.assignments, problems)
-    _check_required(node, {assignment.name for assignment in item.assignments}, item.at)
+    _check_required(node, {assignment.name for assignment in item.assignments}, item)
     return InsertNode(node.name, tuple(values.items()), item.verb == "create")
 
 
@@ -147,29 +147,31 @@ def _insert_edge(scope: Scope, edge: EdgeType, item: ast.Insert, problems: Probl
     given = {one.name for one in item.assignments if _is_end(edge, one)}
     for end in _ENDPOINTS:
         if end not in given:
-            raise_fault("T12", f"insert for `{edge.name}` must provide required endpoint `{end}`", item.at)
-    _check_required(edge, {one.name for one in item.assignments if not _is_end(edge, one)}, item.at)
+            raise_fault(
+                "T12", f"{item.verb} for `{edge.name}` must provide required endpoint `{end}`", item.at
+            )
+    _check_required(edge, {one.name for one in item.assignments if not _is_end(edge, one)}, item)
     source, target = (ends.get(end, _NO_VALUE) for end in _ENDPOINTS)
     return InsertEdge(edge.name, source, target, tuple(values.items()), item.verb == "create")
 
 
-def _check_required(owner: NodeType | EdgeType, assigned: set[str], at: Span) -> None:
+def _check_required(owner: NodeType | EdgeType, assigned: set[str], item: ast.Insert) -> None:
     for declared in owner.properties.values():
         if declared.type.nullable or declared.name in assigned:
             continue
         if declared.embed is None:
             raise_fault(
                 "T12",
-                f"insert for `{owner.name}` must provide non-nullable property `{declared.name}`",
-                at,
+                f"{item.verb} for `{owner.name}` must provide non-nullable property `{declared.name}`",
+                item.at,
                 help=_how_to_assign(owner, declared.name),
             )
         if declared.embed.source not in assigned:
             raise_fault(
                 "T12",
-                f"insert for `{owner.name}` must provide non-nullable property `{declared.name}` "
+                f"{item.verb} for `{owner.name}` must provide non-nullable property `{declared.name}` "
                 f"or @embed source `{declared.embed.source}`",
-                at,
+                item.at,
             )
 
 
