@@ -47,7 +47,7 @@ def ran(tmp_path: Path) -> Deployment:
 
 def test_the_applied_pipelines_of_a_cluster_and_their_runs(ran: Deployment, shell: Shell) -> None:
     at = ("--config", str(ran.folder))
-    [record] = open_ledger(applied_pipeline(ran)).runs()
+    [record] = open_ledger(applied_pipeline(ran)).list_runs()
 
     def read(*arguments: str) -> Any:
         status, out, err = shell(*arguments, *at, "--json")

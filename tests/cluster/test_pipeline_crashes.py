@@ -97,11 +97,11 @@ def prepare(bases: dict[bool, Deployment], folder: Path, name: str, row: Row) ->
 
 def require_healed(deployment: Deployment, ledger: Ledger) -> None:
     assert people(deployment.graph("team")) == ["a@x"]
-    assert ledger.checkpoint()["graph.team"]["people"].upper == UPPER
+    assert ledger.read_checkpoint()["graph.team"]["people"].upper == UPPER
     assert read_lease(ledger) is None
     with og.open(deployment.graph("team"), read_only=True) as team:
         assert team.branches.list() == ["main"]
-    assert all(one.status != "running" for one in ledger.runs())
+    assert all(one.status != "running" for one in ledger.list_runs())
 
 
 def test_every_row_of_the_crash_table_is_healed_by_retry_and_by_the_next_run(
@@ -119,7 +119,7 @@ def test_every_row_of_the_crash_table_is_healed_by_retry_and_by_the_next_run(
         pipeline = applied_pipeline(deployment)
         ledger = open_ledger(pipeline)
         try:
-            [cut] = ledger.runs()
+            [cut] = ledger.list_runs()
             left = read_lease(ledger)
             assert left is not None
             assert (left.run_id, left.pid) == (cut.run_id, killed[deployment.folder.name])
@@ -146,7 +146,7 @@ def test_a_moved_definition_and_a_checkpoint_that_is_ahead_stop_a_retry(
     row = ROWS_OF_TABLE["P1 staged"]
     moved, ahead = (prepare(bases, tmp_path, name, row) for name in ("P7", "P8"))
     kill_runs(tmp_path)
-    [cut] = open_ledger(applied_pipeline(moved)).runs()
+    [cut] = open_ledger(applied_pipeline(moved)).list_runs()
     moved.configure(HEAD + pipeline_text(mode="merge", more=WATERMARK))
     assert moved.apply("ann")["converged"]
     pipeline, given = applied_pipeline(moved), Given(moved.folder, ROWS, UPPER)
@@ -156,7 +156,7 @@ def test_a_moved_definition_and_a_checkpoint_that_is_ahead_stop_a_retry(
     require_healed(moved, open_ledger(pipeline))
     pipeline = applied_pipeline(ahead)
     ledger = open_ledger(pipeline)
-    [cut] = ledger.runs()
+    [cut] = ledger.list_runs()
     ledger.advance("graph.team", {"people": Reached("updated", "date", UPPER, cut.run_id)}, cut.run_id)
     with pytest.raises(PipelineCheckpointInvariant):
         retry(pipeline, given, cut.run_id)

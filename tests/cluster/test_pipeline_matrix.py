@@ -113,13 +113,13 @@ def require_converged(deployment: Deployment, scene: Scene) -> None:
     """Do what a scheduler does after a run that ended badly, and look at everything."""
     pipeline = applied_pipeline(deployment)
     done = run_or_retry(pipeline, rows_of(deployment), RunOptions())
-    assert done.status == "succeeded", done.failure()
+    assert done.status == "succeeded", done.describe_failure()
     ledger = open_ledger(pipeline)
     assert people(deployment.graph("team")) == ["a@x"]
-    assert ledger.checkpoint()["graph.team"]["people"].upper == UPPER
+    assert ledger.read_checkpoint()["graph.team"]["people"].upper == UPPER
     assert read_lease(ledger) is None
-    assert all(one.status != "running" for one in ledger.runs())
-    assert scene.runs <= len(ledger.runs()) <= scene.runs + 1
+    assert all(one.status != "running" for one in ledger.list_runs())
+    assert scene.runs <= len(ledger.list_runs()) <= scene.runs + 1
     with og.open(deployment.graph("team"), read_only=True) as team:
         assert team.branches.list() == ["main"]
     if (deployment.folder / "file.yaml").exists():

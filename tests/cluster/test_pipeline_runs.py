@@ -251,14 +251,14 @@ def test_rows_that_a_file_appended_are_not_appended_again_by_the_cluster(deploym
     pipeline = applied_pipeline(deployment)
     second = run(pipeline, given)
     assert (second.targets["graph.team"].status, team(deployment)) == ("skipped", ["a@x"])
-    assert [one.run_id for one in open_ledger(pipeline).runs()] == [second.run_id, first.run_id]
-    adopted = open_ledger(pipeline).run(first.run_id).targets["graph.team"]
+    assert [one.run_id for one in open_ledger(pipeline).list_runs()] == [second.run_id, first.run_id]
+    adopted = open_ledger(pipeline).read_run(first.run_id).targets["graph.team"]
     assert (adopted.status, adopted.recorded_as) == ("succeeded", "graph.graphs/team.omni")
     with pytest.raises(PipelineMovedToCluster) as refused:
         run(file, Given(deployment.folder, OTHER))
     assert (refused.value.cluster, team(deployment)) == (str(deployment.folder), ["a@x"])
     assert run(pipeline, Given(deployment.folder, OTHER, content="2")).status == "succeeded"
-    assert len(open_ledger(pipeline).runs()) == 3, "records are taken over once"
+    assert len(open_ledger(pipeline).list_runs()) == 3, "records are taken over once"
 
 
 def test_a_file_is_refused_also_if_it_never_ran(deployment: Deployment) -> None:
@@ -330,7 +330,7 @@ def test_an_interrupted_adoption_is_completed_by_the_next_run(deployment: Deploy
     with pytest.raises(PipelineMovedToCluster):
         run(file, Given(deployment.folder, OTHER))
     assert run(pipeline, given).targets["graph.team"].status == "skipped"
-    assert (team(deployment), len(open_ledger(pipeline).runs())) == (["a@x"], 2)
+    assert (team(deployment), len(open_ledger(pipeline).list_runs())) == (["a@x"], 2)
 
 
 # --- in a bucket -------------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_lease_records_and_checkpoint_in_a_bucket(tmp_path: Path, s3_root: Locat
             run(pipeline, Given(tmp_path, ONE, "2024-01-01"))
         assert read_lease(ledger) == held
     done = run(pipeline, Given(tmp_path, ONE, "2024-01-01"))
-    assert (done.status, [one.run_id for one in ledger.runs()]) == ("succeeded", [done.run_id])
-    assert ledger.checkpoint()["graph.team"]["people"].upper == "2024-01-01"
+    assert (done.status, [one.run_id for one in ledger.list_runs()]) == ("succeeded", [done.run_id])
+    assert ledger.read_checkpoint()["graph.team"]["people"].upper == "2024-01-01"
     with og.open(pipeline.into[0].uri, read_only=True) as graph:
         assert graph.snapshot().rows("Person")["email"].to_pylist() == ["a@x"]

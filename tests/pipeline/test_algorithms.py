@@ -89,7 +89,9 @@ class Tasks:
         self.pieces = []
         for edge in graph.schema.edges.values():
             scan = plan_scan(graph.uri, snapshot, f"edge:{edge.name}", ["src", "dst", "cost"])
-            self.pieces += [Piece(scan, some, edge.name, edge.source, edge.target) for some in scan.pieces()]
+            self.pieces += [
+                Piece(scan, some, edge.name, edge.source, edge.target) for some in scan.plan_pieces()
+            ]
 
     def blocks(self, algorithm: Algorithm, *, straight: bool) -> list[Block]:
         arranged = algorithm.arrangement

@@ -427,7 +427,7 @@ def test_a_process_is_known_by_its_identity() -> None:
 def test_an_unused_server_ends(other: subprocess.Popen[bytes], tmp_path: Path) -> None:
     folder = ServerFolder(tmp_path)
     with folder.users.open("a") as users:
-        assert server_supervisor._watch(folder, WISH, users, other) == 0
+        assert server_supervisor._watch_jvm(folder, WISH, users, other) == 0
         # A new user is turned away until the server is gone.
         with folder.users.open("a") as late, pytest.raises(BlockingIOError):
             fcntl.flock(late, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -453,7 +453,7 @@ def test_a_server_in_use_stays(other: subprocess.Popen[bytes], tmp_path: Path) -
         with folder.users.open("a") as users:
             wish, jvm = replace(WISH, idle_minutes=0.0), Looking()
             # A keeper only waits for its process.
-            answers.append(server_supervisor._watch(folder, wish, users, jvm))  # type: ignore[arg-type]
+            answers.append(server_supervisor._watch_jvm(folder, wish, users, jvm))  # type: ignore[arg-type]
 
     with folder.users.open("a") as client:
         fcntl.flock(client, fcntl.LOCK_SH)

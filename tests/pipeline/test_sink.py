@@ -14,7 +14,7 @@ import omnigraph as og
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.graph import Graph
 from omnigraph.pipeline import frame_spool
-from omnigraph.pipeline.frame_spool import PARTS, Stage, loadable
+from omnigraph.pipeline.frame_spool import PARTS, Stage, to_loadable
 from tests.pipeline.graphs import SCHEMA, people
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_tasks_write_files_that_load_in_their_order(graph: Graph, monkeypatch: p
     parts = pa.Table.from_batches(stage(batches), PARTS)
     # Of a task that ran again only the answer counts, whatever its first run left.
     list(stage(batches))
-    files = stage.files(parts, batches[0].schema)
+    files = stage.list_files(parts, batches[0].schema)
     assert (len(files), len(waiting(graph))) == (2, 4)
     assert [(file.type, file.before) for file in files] == [("Person", 0), ("Person", 1)]
     assert graph.load(files, mode="append").nodes == {"Person": 2}
@@ -49,7 +49,7 @@ def test_tasks_write_files_that_load_in_their_order(graph: Graph, monkeypatch: p
 
 def test_no_rows_are_a_file_without_rows(graph: Graph) -> None:
     stage = Stage(graph.uri, "01M7H6TK5HV8H6GPZPNM0M0FVK", "node:Person")
-    files = stage.files(pa.Table.from_batches(stage([]), PARTS), pa.schema([("name", pa.string())]))
+    files = stage.list_files(pa.Table.from_batches(stage([]), PARTS), pa.schema([("name", pa.string())]))
     done = graph.load(files, mode="append")
     assert (len(files), done.total, done.commit) == (1, 0, None)
 
@@ -66,7 +66,7 @@ def test_whole_decimals_become_integers() -> None:
             "many": pa.array([[Decimal(2**64 - 1)]], pa.list_(wide)),
         }
     )
-    found = loadable(rows)
+    found = to_loadable(rows)
     assert found.column_names == ["src", "wide", "below", "narrow", "fraction", "many"]
     assert found.schema.types[1:] == [
         pa.uint64(),

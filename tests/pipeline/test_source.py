@@ -37,7 +37,7 @@ def rows(graph: Graph, key: str, **how: Any) -> list[dict[str, Any]]:
     """What the tasks of a scan yield, in the types that Spark takes."""
     scan = plan_scan(graph.uri, graph.snapshot(), key, **how)
     wanted = arrow_schema(spark_schema(scan.schema))
-    batches = [conform(batch, wanted) for piece in scan.pieces() for batch in scan(piece)]
+    batches = [conform(batch, wanted) for piece in scan.plan_pieces() for batch in scan(piece)]
     found: list[dict[str, Any]] = pa.Table.from_batches(batches, wanted).to_pylist()
     return found
 
@@ -117,10 +117,10 @@ def test_a_filter_that_is_no_comparison_is_refused(graph: Graph, where: str) -> 
 
 def test_fragments_are_shared_out_among_tasks(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     scan = plan_scan(graph.uri, graph.snapshot(), "node:Person", ["name"])
-    together = scan.pieces()
+    together = scan.plan_pieces()
     assert len(together) == 1
     monkeypatch.setattr(table_scan, "ROWS_PER_TASK", 1)
-    apart = scan.pieces()
+    apart = scan.plan_pieces()
     assert [(one,) for one in together[0]] == apart
     assert [batch["name"].to_pylist() for piece in apart for batch in scan(piece)] == [["ada"], ["bo"]]
 
@@ -128,7 +128,7 @@ def test_fragments_are_shared_out_among_tasks(graph: Graph, monkeypatch: pytest.
 def test_a_version_that_was_cleaned_up_is_reported_as_reclaimed(graph: Graph) -> None:
     scan = plan_scan(graph.uri, graph.snapshot(), "node:Person")
     with pytest.raises(HistoricalVersionReclaimed, match="version 99 of table 'node:Person'"):
-        replace(scan, version=99).pieces()
+        replace(scan, version=99).plan_pieces()
 
 
 def test_a_branch_that_was_recreated_is_not_taken_for_the_one_that_was_read(graph: Graph) -> None:
@@ -140,16 +140,16 @@ def test_a_branch_that_was_recreated_is_not_taken_for_the_one_that_was_read(grap
     made("cy")
     snapshot = graph.snapshot("work")
     scan = plan_scan(graph.uri, snapshot, "node:Person", ["name"])
-    (piece,) = scan.pieces()
+    (piece,) = scan.plan_pieces()
     assert [name for batch in scan(piece) for name in batch["name"].to_pylist()] == ["ada", "bo", "cy"]
     graph.branches.delete("work")
     made("dee")
     assert graph.snapshot("work").tables["node:Person"].version == scan.version
     for read in (
-        scan.pieces,
+        scan.plan_pieces,
         lambda: list(scan(piece)),
         lambda: plan_scan(graph.uri, snapshot, "node:Person"),
-        replace(scan, work="another process").pieces,
+        replace(scan, work="another process").plan_pieces,
     ):
         with pytest.raises(HistoricalVersionReclaimed, match="of table 'node:Person'"):
             read()

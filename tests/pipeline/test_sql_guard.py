@@ -103,7 +103,7 @@ def people(spark: SparkSession) -> SparkSession:
 
 def check(guard: SqlGuard, spark: SparkSession, query: str) -> None:
     """What a pipeline does with a transform; analysis that fails is no refusal."""
-    guard.frame(spark.sql(guard.query(query, ["people"])), ["people"])
+    guard.check_frame(spark.sql(guard.check_query(query, ["people"])), ["people"])
 
 
 @pytest.mark.parametrize(("query", "reason"), REFUSED.items())
@@ -118,7 +118,7 @@ def test_what_reaches_outside_rows_is_refused_by_the_plan(
 @pytest.mark.parametrize(("query", "reason"), REFUSED.items())
 def test_what_reaches_outside_rows_is_refused_by_the_text(query: str, reason: str) -> None:
     with pytest.raises(NotPermitted) as refused:
-        TextGuard().query(query, ["people"])
+        TextGuard().check_query(query, ["people"])
     assert reason.rpartition(".")[2] in str(refused.value)
 
 
@@ -145,7 +145,7 @@ def test_statements_over_rows_are_accepted_by_both(people: SparkSession) -> None
 )
 def test_texts_that_can_be_read_in_two_ways_do_not_reach_the_server(text: str) -> None:
     try:
-        sent = TextGuard().query(text, ["people"])
+        sent = TextGuard().check_query(text, ["people"])
     except NotPermitted:
         return
     assert "reflect" not in sent
@@ -180,7 +180,7 @@ def test_transforms_filters_and_maps_of_a_pipeline_cannot_read_the_environment(
     pipeline = read_pipeline(tmp_path / "crm.yaml")
     extract = SparkExtract(pipeline, spark)
     with og.open(tmp_path / "team") as team, pytest.raises(PipelineExpressionRefused) as refused:
-        extract.frames(pipeline.into[0], team.schema, extract.bounds({}, ()))
+        extract.build_frames(pipeline.into[0], team.schema, extract.find_bounds({}, ()))
     assert "function 'java_method' is not permitted" in refused.value.message
     assert (refused.value.file or "").endswith("crm.yaml")
     assert refused.value.line is not None

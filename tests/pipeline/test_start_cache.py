@@ -10,7 +10,13 @@ import pytest
 
 from omnigraph.pipeline import start_cache
 from omnigraph.pipeline.java import Java, find_java
-from omnigraph.pipeline.start_cache import StartCache, is_being_made, make, make_in_background, remove_unused
+from omnigraph.pipeline.start_cache import (
+    StartCache,
+    is_being_made,
+    make_cache,
+    make_in_background,
+    remove_unused,
+)
 
 
 @pytest.fixture
@@ -52,7 +58,7 @@ def test_a_cache_is_made_by_one_process_at_a_time(place: StartCache, monkeypatch
     with place.gate.open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert is_being_made(place)
-        assert not make(place)
+        assert not make_cache(place)
         assert not make_in_background(place)
 
 

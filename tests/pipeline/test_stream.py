@@ -30,7 +30,7 @@ def graph(tmp_path: Path) -> Iterator[Graph]:
 
 def read_changes(scan: ChangeScan) -> list[dict[str, Any]]:
     """All changes up to now, as the tasks tell them."""
-    steps = scan.steps(scan.start(), scan.until)
+    steps = scan.plan_steps(scan.find_start(), scan.until)
     batches = [batch for step in steps for batch in scan.read(step.commits)]
     found: list[dict[str, Any]] = pa.Table.from_batches(batches, scan.schema).to_pylist()
     return found
@@ -83,7 +83,7 @@ def test_what_a_merge_and_a_blob_alone_change_is_reported(graph: Graph) -> None:
 def test_many_commits_are_shared_out_and_stay_in_order(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     scan = change_scan(graph, "main", "edge:Knows", "beginning")
     monkeypatch.setattr(change_stream, "COMMITS_PER_TASK", 1)
-    steps = scan.steps(scan.start(), scan.until)
+    steps = scan.plan_steps(scan.find_start(), scan.until)
     assert [len(step.commits) for step in steps] == [1] * len(steps)
     assert len(steps) > 1
     assert [(row["after"]["src"], row["after"]["dst"]) for row in read_changes(scan)] == [
@@ -155,7 +155,7 @@ def test_a_backlog_is_admitted_commit_by_commit(graph: Graph) -> None:
         while at != commits[-1]:
             end = admission.admit(scan, at, commits[-1])
             assert end is not None
-            found.append(len(scan.history().between(at, end)))
+            found.append(len(scan.open_history().between(at, end)))
             at = end
         return found
 

@@ -60,7 +60,7 @@ class Query:
     def staged(self, batch: int, *rows: Sequence[tuple[str, int]]) -> list[Any]:
         """What the tasks of a batch answer, each with its own rows."""
         self._patch.setattr(
-            writer, "_property", {writer._QUERY: self.name, writer._BATCH: str(batch)}.__getitem__
+            writer, "_read_property", {writer._QUERY: self.name, writer._BATCH: str(batch)}.__getitem__
         )
         answers: list[BatchMessage] = []
         shared = self.writer()
@@ -127,7 +127,7 @@ def test_an_attempt_taken_for_dead_that_finishes_meanwhile_does_not_land_twice(
     rows = [(f"p{at}", at) for at in range(5)]
     query = Query(graph, monkeypatch, type="Note", mode="append")
     columns = StructType().add("text", StringType())
-    monkeypatch.setattr(writer, "_property", {writer._QUERY: "q1", writer._BATCH: "0"}.__getitem__)
+    monkeypatch.setattr(writer, "_read_property", {writer._QUERY: "q1", writer._BATCH: "0"}.__getitem__)
     notes = pa.record_batch({"text": [name for name, _ in rows]})
     early, late = (_answers(query.writer(columns).write(iter([notes]))) for _ in range(2))
     actual = writer._load_staged

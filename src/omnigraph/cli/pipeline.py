@@ -129,7 +129,7 @@ def retry(
     found = _find(what, name, config)
     pipeline = found.pipeline
     _require_consent(pipeline, (), as_json=as_json)
-    record = open_ledger(pipeline).run(run_id)
+    record = open_ledger(pipeline).read_run(run_id)
     params = {key: value for key, value in record.params.items() if key in dict(pipeline.params)}
     order = found.authorize(RunOptions())
     done = take_up(pipeline, open_extract(pipeline, params), run_id, order)
@@ -157,7 +157,7 @@ def list_pipelines(
         found = [applied.read(each) for each in applied.names()]
     reports, lines = [], []
     for one in found:
-        last = open_ledger(one).runs(1)
+        last = open_ledger(one).list_runs(1)
         reports.append({**_describe_pipeline(one), "last_run": last[0].to_json() if last else None})
         lines.append(f"{one.name}: {_run_line(last[0]) if last else 'no runs'}")
     print_result({"pipelines": reports}, "\n".join(lines) or "no pipelines", as_json=as_json)
@@ -172,7 +172,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs of a pipeline, the newest first."""
-    found = _open_ledger(what, name, config).runs(limit)
+    found = _open_ledger(what, name, config).list_runs(limit)
     text = "\n".join(_run_line(one) for one in found) or "no runs"
     print_result({"runs": [one.to_json() for one in found]}, text, as_json=as_json)
 
@@ -182,7 +182,7 @@ def status(
     what: What, run_id: RunId, name: Name = None, config: Config = None, as_json: AsJson = False
 ) -> None:
     """Show one run: what was read, and what became of each target."""
-    found = _open_ledger(what, name, config).run(run_id)
+    found = _open_ledger(what, name, config).read_run(run_id)
     print_result(found.to_json(), "\n".join(_run_lines(found)), as_json=as_json)
 
 
@@ -191,7 +191,7 @@ def show(what: What, name: Name = None, config: Config = None, as_json: AsJson =
     """Show a pipeline: its views and targets, how far each has come, and the last run."""
     pipeline = _find(what, name, config).pipeline
     ledger = open_ledger(pipeline)
-    reached, last = ledger.checkpoint(), ledger.runs(1)
+    reached, last = ledger.read_checkpoint(), ledger.list_runs(1)
     report = {
         **_describe_pipeline(pipeline),
         "checkpoints": {
@@ -301,7 +301,7 @@ def _describe_pipeline(pipeline: Pipeline) -> dict[str, Any]:
         "name": pipeline.name,
         "definition_digest": pipeline.digest,
         "sources": [one.name for one in pipeline.sources],
-        "views": pipeline.views(),
+        "views": pipeline.list_views(),
         "targets": {
             one.name: {"mode": one.mode.value, "branch": one.branch, "types": list(one.by_table())}
             for one in pipeline.into

@@ -16,7 +16,7 @@ def summarize_runs(root: ClusterRoot, name: str) -> dict[str, Any]:
     from omnigraph.pipeline.declared.records import Ledger
 
     ledger = Ledger(root.objects, root.location / CONTROL, "pipelines", name)
-    last = next(iter(ledger.runs(1)), None)
+    last = next(iter(ledger.list_runs(1)), None)
     return {
         "kind": "pipeline",
         "last_run_id": None if last is None else last.run_id,
@@ -24,6 +24,6 @@ def summarize_runs(root: ClusterRoot, name: str) -> dict[str, Any]:
         "finished_at": None if last is None else last.finished_at,
         "checkpoints": {
             target: {source: one.upper for source, one in sources.items()}
-            for target, sources in ledger.checkpoint().items()
+            for target, sources in ledger.read_checkpoint().items()
         },
     }

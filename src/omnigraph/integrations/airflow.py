@@ -53,4 +53,4 @@ class OmnigraphPipelineOperator(BaseOperator):  # type: ignore[misc]  # Airflow 
         if pipeline_run.has_succeeded(record):
             return pipeline_run.summarize(record)
         kind = AirflowException if pipeline_run.is_retryable(record) else AirflowFailException
-        raise kind(f"pipeline run {record.run_id}: {record.failure()}")
+        raise kind(f"pipeline run {record.run_id}: {record.describe_failure()}")

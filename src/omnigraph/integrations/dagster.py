@@ -35,7 +35,7 @@ class OmnigraphPipelines(dagster.ConfigurableResource):  # type: ignore[misc]  #
         if pipeline_run.has_succeeded(record):
             return pipeline_run.summarize(record)
         raise dagster.Failure(
-            f"pipeline run {record.run_id}: {record.failure()}",
+            f"pipeline run {record.run_id}: {record.describe_failure()}",
             metadata={"run": record.run_id},
             allow_retries=pipeline_run.is_retryable(record),
         )

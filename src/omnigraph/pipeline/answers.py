@@ -46,13 +46,13 @@ class _Packer(pickle.Pickler):
         if isinstance(value, pa.Schema):
             return _unpack_schema, (value.serialize().to_pybytes(),)
         if isinstance(value, pa.Table):
-            return _unpack_table, (_stream(value),)
+            return _unpack_table, (_serialize_table(value),)
         if isinstance(value, pa.RecordBatch):
-            return _unpack_batch, (_stream(pa.Table.from_batches([value])),)
+            return _unpack_batch, (_serialize_table(pa.Table.from_batches([value])),)
         if isinstance(value, pa.ChunkedArray):
-            return _unpack_chunks, (_stream(pa.table({"values": value})),)
+            return _unpack_chunks, (_serialize_table(pa.table({"values": value})),)
         if isinstance(value, pa.Array):
-            return _unpack_array, (_stream(pa.table({"values": value})),)
+            return _unpack_array, (_serialize_table(pa.table({"values": value})),)
         return NotImplemented
 
 
@@ -71,7 +71,7 @@ def _is_frozen(kind: type[Any]) -> bool:
     return is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
-def _stream(table: pa.Table) -> bytes:
+def _serialize_table(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

@@ -75,39 +75,39 @@ class ChangeScan:
             ]
         )
 
-    def history(self) -> BranchHistory:
+    def open_history(self) -> BranchHistory:
         """The commits of the branch as they are now."""
         return BranchHistory(
             _graph_at(self.uri, self.work), self.branch, ChangeFilter(types=frozenset({self.key}))
         )
 
-    def start(self) -> str | None:
+    def find_start(self) -> str | None:
         """The commit after which it begins."""
-        return self.history().position(self.since).after
+        return self.open_history().position(self.since).after
 
-    def steps(self, after: str | None, until: str | None) -> list[Step]:
+    def plan_steps(self, after: str | None, until: str | None) -> list[Step]:
         """The commits between two others, some for each task."""
-        commits = self.history().between(after, until)
+        commits = self.open_history().between(after, until)
         places = range(0, len(commits), COMMITS_PER_TASK)
         return [Step(tuple(commits[place : place + COMMITS_PER_TASK])) for place in places]
 
     def read(self, commits: Sequence[Commit]) -> Iterator[pa.RecordBatch]:
         """The changes of some commits, one after another, each by id."""
-        history = self.history()
+        history = self.open_history()
         for commit in commits:
             try:
-                yield from self._changes(commit, history.changes(commit, self.since))
+                yield from self._read_changes(commit, history.changes(commit, self.since))
             except HistoricalVersionReclaimed as error:
                 raise ChangeFeedGap(self.since, commit.id) from error
 
-    def count(self, history: BranchHistory, commit: Commit) -> int:
+    def count_changes(self, history: BranchHistory, commit: Commit) -> int:
         """How many changes a commit has; the rows are compared, but not read as a whole."""
         diff = history.changes(commit, self.since)
         if _table_version(diff.before, self.key) == _table_version(diff.after, self.key):
             return 0
         return sum(sum(counted.to_json().values()) for counted in diff.stats().values())
 
-    def _changes(self, commit: Commit, diff: Diff) -> Iterator[pa.RecordBatch]:
+    def _read_changes(self, commit: Commit, diff: Diff) -> Iterator[pa.RecordBatch]:
         if _table_version(diff.before, self.key) == _table_version(diff.after, self.key):
             return
         graph = _graph_at(self.uri, self.work)
@@ -116,7 +116,7 @@ class ChangeScan:
         before, after = (TableSide.of(graph, at, self.key, catalog) for at in (diff.before, diff.after))
         pairs = compare_sides(before, after)
         for portion in split_rows(pairs.table, pairs.sides, _ROWS_AT_ONCE):
-            yield _batch(self, commit, pairs, portion)
+            yield _build_batch(self, commit, pairs, portion)
 
 
 def change_scan(graph: Graph, branch: str, key: str, since: str) -> ChangeScan:
@@ -140,7 +140,7 @@ def _graph_at(uri: str, work: str) -> OpenGraph:
     return OpenGraph.open(shared_root(uri, work), read_only=True)
 
 
-def _batch(scan: ChangeScan, commit: Commit, pairs: RowPairs, portion: pa.Table) -> pa.RecordBatch:
+def _build_batch(scan: ChangeScan, commit: Commit, pairs: RowPairs, portion: pa.Table) -> pa.RecordBatch:
     """Changes as rows, each with its commit."""
     count = portion.num_rows
     columns = [
@@ -185,7 +185,7 @@ class PastChanges(_ChangeReader, DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The commits, some for each task; at least one task, which may have none."""
-        return self._scan.steps(self._scan.start(), self._scan.until) or [Step(())]
+        return self._scan.plan_steps(self._scan.find_start(), self._scan.until) or [Step(())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +202,13 @@ class Admission:
 
     def admit(self, scan: ChangeScan, after: str | None, until: str | None) -> str | None:
         """Return the last commit of the next batch."""
-        history = scan.history()
+        history = scan.open_history()
         waiting = history.between(after, until)[: self.commits]
         if self.changes is None or not waiting:
             return waiting[-1].id if waiting else until
         taken = 0
         for number, commit in enumerate(waiting):
-            taken += scan.count(history, commit)
+            taken += scan.count_changes(history, commit)
             if taken > self.changes:
                 return waiting[max(0, number - 1)].id
         return waiting[-1].id
@@ -232,7 +232,7 @@ class ChangeStream(_ChangeReader, DataSourceStreamReader, SupportsTriggerAvailab
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a stream without a checkpoint begins."""
         apply_settings(self._settings)
-        return {"commit": self._scan.start() or ""}
+        return {"commit": self._scan.find_start() or ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Tell Spark that batches are limited; how, our own options say."""
@@ -241,20 +241,20 @@ class ChangeStream(_ChangeReader, DataSourceStreamReader, SupportsTriggerAvailab
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where a query ends that reads what there is now."""
-        self._target = self._head()
+        self._target = self._find_head()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """The newest commit of the branch, or the last one that the next batch takes."""
-        end = self._target or self._head()
+        end = self._target or self._find_head()
         if self._admission.is_limited and not isinstance(limit, ReadAllAvailable):
             end = self._admission.admit(self._scan, start["commit"] or None, end or None) or ""
         return {"commit": end}
 
-    def _head(self) -> str:
-        head = self._scan.history().head
+    def _find_head(self) -> str:
+        head = self._scan.open_history().head
         return head.id if head else ""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The commits after one, up to another."""
         apply_settings(self._settings)
-        return self._scan.steps(start["commit"] or None, end["commit"] or None)
+        return self._scan.plan_steps(start["commit"] or None, end["commit"] or None)

@@ -76,60 +76,62 @@ class OmnigraphSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of the type at the requested snapshot, or those of its changes."""
-        with self._prepared():
-            return self._schema()
+        with self._prepare_process():
+            return self._pin_schema()
 
-    def _schema(self) -> StructType:
+    def _pin_schema(self) -> StructType:
         shape = self._pin_changes().schema if self._reads_changes else self._pin_scan().schema
         found: StructType = spark_schema(shape)
         return found
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of all rows of one snapshot, or of all changes up to now."""
-        with self._prepared():
+        with self._prepare_process():
             if self._reads_changes:
                 return PastChanges(self._pin_changes(), schema, self.settings)
             return Reader(self._pin_scan(), schema, self.settings)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a stream of the changes of one commit after another."""
-        with self._prepared():
+        with self._prepare_process():
             if not self._reads_changes:
                 # Spark asks for the schema without saying what for, so the option has to.
                 raise BadRequest(
                     "a stream of changes has to say where it begins",
                     remedy='add `.option("since", "beginning")`, or "now", or "after:" and a commit id',
                 )
-            limits = Admission(self._limit("maxChangesPerTrigger"), self._limit("maxCommitsPerTrigger"))
+            limits = Admission(
+                self._read_limit("maxChangesPerTrigger"), self._read_limit("maxCommitsPerTrigger")
+            )
             return ChangeStream(self._pin_changes(), schema, self.settings, limits)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return a writer that loads rows into a branch, in one commit."""
-        with self._prepared():
+        with self._prepare_process():
             self._reject_unknown_options(_WRITING)
-            order = self._order("overwrite" if overwrite else None)
+            order = self._read_order("overwrite" if overwrite else None)
             return BranchWriter(self._row_stage(schema), order, self.settings)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
         """Return a writer that loads each batch of a stream into a branch, in one commit."""
-        with self._prepared():
+        with self._prepare_process():
             self._reject_unknown_options(_STREAMING)
             if overwrite:
                 raise BadRequest(
                     "a stream cannot replace a type with every batch", remedy='use `.outputMode("append")`'
                 )
-            order = self._order(None)
+            order = self._read_order(None)
             if order.mode is Mode.OVERWRITE:
                 raise BadRequest(
                     "a stream appends or merges, and overwrites nothing",
                     remedy='use `.option("mode", "merge")`, or omit the option to append',
                 )
-            sink = require_sink_name(self._required("sink"))
+            sink = require_sink_name(self._require_option("sink"))
             return StreamWriter(sink, self._row_stage(schema), order, self.settings)
 
-    def _order(self, spark_mode: str | None) -> LoadOrder:
+    def _read_order(self, spark_mode: str | None) -> LoadOrder:
         """How rows are loaded; Spark's own mode decides if it overwrites."""
-        mode = self._option("mode")
+        mode = self._read_option("mode")
         if spark_mode is not None and mode not in (None, spark_mode):
             raise BadRequest(
                 f"the option mode is '{mode}', but Spark is to {spark_mode}", remedy='use `.mode("append")`'
@@ -137,15 +139,15 @@ class OmnigraphSource(DataSource):
         chosen = spark_mode or mode or Mode.APPEND.value
         if chosen not in (names := [one.value for one in Mode]):
             raise BadRequest(f"there is no mode '{chosen}'", remedy=f"choose one of: {', '.join(names)}")
-        branch = parse_branch_name(self._option("branch") or MAIN)
-        about = self._option("actor"), self._option("message")
-        return LoadOrder(Mode(chosen), branch, self._option("from"), *about)
+        branch = parse_branch_name(self._read_option("branch") or MAIN)
+        about = self._read_option("actor"), self._read_option("message")
+        return LoadOrder(Mode(chosen), branch, self._read_option("from"), *about)
 
     def _row_stage(self, schema: StructType) -> RowStage:
         """Return the stage of the rows, after checking that they can be rows of the type."""
-        mapping = self._option("mapping")
+        mapping = self._read_option("mapping")
         with graph.open(self._graph_uri(), read_only=True) as opened:
-            key, uri = resolve_table(opened.snapshot(MAIN), self._required("type")), opened.uri
+            key, uri = resolve_table(opened.snapshot(MAIN), self._require_option("type")), opened.uri
         root = Root.at(Location(uri))
         stage = open_row_stage(
             root,
@@ -158,7 +160,7 @@ class OmnigraphSource(DataSource):
         return stage
 
     @contextmanager
-    def _prepared(self) -> Iterator[None]:
+    def _prepare_process(self) -> Iterator[None]:
         """Apply the caller's settings, and show errors as they are designed."""
         apply_settings(self.settings)
         with show_plainly():
@@ -173,54 +175,54 @@ class OmnigraphSource(DataSource):
         if self._changes is None:
             self._reject_unknown_options(_CHANGES)
             with graph.open(self._graph_uri(), read_only=True) as opened:
-                branch = self._option("branch") or MAIN
-                key = resolve_table(opened.snapshot(branch), self._required("type"))
-                self._changes = change_scan(opened, branch, key, self._required("since"))
+                branch = self._read_option("branch") or MAIN
+                key = resolve_table(opened.snapshot(branch), self._require_option("type"))
+                self._changes = change_scan(opened, branch, key, self._require_option("since"))
         return self._changes
 
     def _pin_scan(self) -> Scan:
         """Return the scan to read, looked up once."""
         if self._scan is None:
             self._reject_unknown_options(_READING)
-            columns = self._option("columns")
+            columns = self._read_option("columns")
             with graph.open(self._graph_uri(), read_only=True) as opened:
-                snapshot = self._snapshot(opened)
-                key = resolve_table(snapshot, self._required("type"))
+                snapshot = self._open_snapshot(opened)
+                key = resolve_table(snapshot, self._require_option("type"))
                 names = None if columns is None else [name.strip() for name in columns.split(",")]
-                self._scan = plan_scan(opened.uri, snapshot, key, names, self._option("where"))
+                self._scan = plan_scan(opened.uri, snapshot, key, names, self._read_option("where"))
         return self._scan
 
-    def _snapshot(self, opened: graph.Graph) -> Snapshot:
-        version = self._option("version")
+    def _open_snapshot(self, opened: graph.Graph) -> Snapshot:
+        version = self._read_option("version")
         if version is not None and not version.isdecimal():
             raise BadRequest(f"the option version is a number, not '{version}'")
         return snapshot_at(
             opened,
-            self._option("branch"),
-            self._option("commit"),
+            self._read_option("branch"),
+            self._read_option("commit"),
             None if version is None else int(version),
-            self._option("at"),
+            self._read_option("at"),
         )
 
     def _graph_uri(self) -> str:
-        uri = self._option("uri") or self._option("path")
+        uri = self._read_option("uri") or self._read_option("path")
         if uri is None:
             raise BadRequest("which graph is meant?", remedy='name it: `.option("uri", ...)`')
         return uri
 
-    def _required(self, name: str) -> str:
-        found = self._option(name)
+    def _require_option(self, name: str) -> str:
+        found = self._read_option(name)
         if found is None:
             raise BadRequest(f"the option {name} is missing", remedy=f'add `.option("{name}", ...)`')
         return found
 
-    def _limit(self, name: str) -> int | None:
-        found = self._option(name)
+    def _read_limit(self, name: str) -> int | None:
+        found = self._read_option(name)
         if found is not None and (not found.isdecimal() or int(found) < 1):
             raise BadRequest(f"the option {name} is a number from 1, not '{found}'")
         return None if found is None else int(found)
 
-    def _option(self, name: str) -> str | None:
+    def _read_option(self, name: str) -> str | None:
         found: Any = self.options.get(name)
         return None if found is None else str(found)
 
@@ -251,7 +253,7 @@ class Reader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The fragments, some for each task; at least one task, which may have none."""
-        return [Piece(piece) for piece in self._scan.pieces()] or [Piece(())]
+        return [Piece(piece) for piece in self._scan.plan_pieces()] or [Piece(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, in exactly the types that Spark expects."""

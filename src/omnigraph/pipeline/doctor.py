@@ -31,23 +31,30 @@ class Check:
 
 def examine() -> list[Check]:
     """Run all checks; nothing is started."""
-    return [*_packages(), _java(), _memory(), _cache_folder(), _start_cache(), _server()]
+    return [
+        *_check_packages(),
+        _check_java(),
+        _check_memory(),
+        _check_cache_folder(),
+        _check_start_cache(),
+        _check_server(),
+    ]
 
 
-def _packages() -> Iterator[Check]:
-    yield _package(
+def _check_packages() -> Iterator[Check]:
+    yield _check_package(
         "pyspark", lambda found: found == SPARK, f"Spark {SPARK} is what omnigraph is tested with: {EXTRA}"
     )
-    yield _package(
+    yield _check_package(
         "pandas",
         lambda found: 2 <= int(found.split(".")[0]) < 3,
         "Spark 4 needs pandas 2: pip install 'pandas>=2.2,<3'",
     )
-    yield _package("pyarrow", bool, EXTRA)
-    yield _package("grpcio", bool, f"sc:// masters and the warm server need it: {EXTRA}")
+    yield _check_package("pyarrow", bool, EXTRA)
+    yield _check_package("grpcio", bool, f"sc:// masters and the warm server need it: {EXTRA}")
 
 
-def _package(name: str, fits: Callable[[str], bool], remedy: str) -> Check:
+def _check_package(name: str, fits: Callable[[str], bool], remedy: str) -> Check:
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -55,7 +62,7 @@ def _package(name: str, fits: Callable[[str], bool], remedy: str) -> Check:
     return Check(name, True, found) if fits(found) else Check(name, False, found, remedy)
 
 
-def _java() -> Check:
+def _check_java() -> Check:
     try:
         java = find_java()
     except JavaNotFound as missing:
@@ -63,7 +70,7 @@ def _java() -> Check:
     return Check("java", True, f"{java.version} at {java.executable} ({java.origin})")
 
 
-def _memory() -> Check:
+def _check_memory() -> Check:
     free = available_memory()
     if free is None:
         return Check("memory", True, "unknown")
@@ -82,13 +89,13 @@ def available_memory() -> int | None:
     except OSError:
         return None
     free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
-    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    limit, used = (_read_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
     if free is None or limit is None or used is None:
         return free
     return min(free, max(0, limit - used))
 
 
-def _number(file: Path) -> int | None:
+def _read_number(file: Path) -> int | None:
     try:
         text = file.read_text(encoding="utf-8").strip()
     except OSError:
@@ -96,7 +103,7 @@ def _number(file: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _cache_folder() -> Check:
+def _check_cache_folder() -> Check:
     try:
         folder = cache_folder()
     except OSError as failure:
@@ -108,7 +115,7 @@ def _cache_folder() -> Check:
     return Check("cache folder", True, str(folder))
 
 
-def _start_cache() -> Check:
+def _check_start_cache() -> Check:
     """Never a fault: without the cache Spark only starts more slowly."""
     try:
         cache = start_cache.start_cache(find_java(), cache_folder())
@@ -127,7 +134,7 @@ def _start_cache() -> Check:
     return Check("start-up cache", True, "will be made after the first session")
 
 
-def _server() -> Check:
+def _check_server() -> Check:
     try:
         found = server.find_server()
     except OSError:

@@ -89,12 +89,12 @@ def failure_reason(text: str) -> str:
     lines = [line for line in lines if not line.rstrip(": ").endswith(_EMPTY)] or lines
     raised = [line for line in lines if _PYTHON_ERROR.match(line)]
     if raised:
-        return _short(raised[-1])
+        return _shorten_line(raised[-1])
     useful = [line for line in lines if not line.startswith(("SQLSTATE", "JVM stacktrace", "Traceback"))]
-    return _short(useful[0] if useful else "Spark gave no reason")
+    return _shorten_line(useful[0] if useful else "Spark gave no reason")
 
 
-def _short(line: str) -> str:
+def _shorten_line(line: str) -> str:
     return escape_unprintable(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...")
 
 

@@ -77,10 +77,10 @@ def map_partitions(spark: SparkSession, frame: DataFrame, work: Work, schema: pa
     shape = spark_schema(schema)
     wanted, settings, key = arrow_schema(shape), task_settings(spark), error_key()
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _run(work, batches, wanted, settings, key)
+    def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _run_work(work, batches, wanted, settings, key)
 
-    return frame.mapInArrow(run, shape)
+    return frame.mapInArrow(run_task, shape)
 
 
 def conform(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
@@ -127,7 +127,7 @@ class _Items:
                 yield from self.task(self.items[number // self.apart])
 
 
-def _run(
+def _run_work(
     work: Work,
     batches: Iterator[pa.RecordBatch],
     wanted: pa.Schema,

@@ -49,7 +49,7 @@ def spool_frame(frame: DataFrame, root: Root, key: str) -> Iterator[Spool]:
     try:
         with watch_stage(spark, "rows"):
             parts = map_partitions(spark, frame, stage, PARTS).toArrow()
-        files = stage.files(parts, arrow_schema(frame.schema))
+        files = stage.list_files(parts, arrow_schema(frame.schema))
         yield Spool(files, Engine(SparkRunner(spark), "the rows are a DataFrame of Spark"))
     finally:
         stage.clear()
@@ -76,14 +76,14 @@ class Stage:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition = frame_partition()
         for number, rows in enumerate(frame_portions(batches)):
-            file = self._write(rows, f"{partition:05}-{number:05}-{uuid.uuid4().hex}")
+            file = self._write_file(rows, f"{partition:05}-{number:05}-{uuid.uuid4().hex}")
             yield pa.record_batch([[partition], [number], [file], [rows.num_rows]], schema=PARTS)
 
-    def files(self, parts: pa.Table, schema: pa.Schema) -> tuple[PassedRows, ...]:
+    def list_files(self, parts: pa.Table, schema: pa.Schema) -> tuple[PassedRows, ...]:
         """Return the files of all tasks in the order of the rows; an empty frame has one empty file."""
         name = self.key.partition(":")[2]
         if not parts.num_rows:
-            return (PassedRows(self._write(schema.empty_table(), "empty"), name),)
+            return (PassedRows(self._write_file(schema.empty_table(), "empty"), name),)
         ordered = parts.sort_by([("partition", "ascending"), ("number", "ascending")])
         files, rows = ordered["file"].to_pylist(), ordered["rows"].to_pylist()
         return tuple(map(PassedRows, files, repeat(name), accumulate(rows, initial=0)))
@@ -100,9 +100,9 @@ class Stage:
     def _place(self) -> Location:
         return self._root.layout.staging / self.load
 
-    def _write(self, rows: pa.Table, folder: str) -> str:
+    def _write_file(self, rows: pa.Table, folder: str) -> str:
         """Rows as a file that is named after their type, below a folder that is named after its kind."""
-        stored = loadable(rows)
+        stored = to_loadable(rows)
         buffer = pa.BufferOutputStream()
         with pa.ipc.new_file(buffer, stored.schema) as writer:
             writer.write_table(stored)
@@ -134,25 +134,25 @@ def frame_portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(held)
 
 
-def loadable(rows: pa.Table) -> pa.Table:
+def to_loadable(rows: pa.Table) -> pa.Table:
     """Convert rows to the types that a load accepts: whole decimals to integers."""
-    columns = [_column(rows.column(place)) for place in range(rows.num_columns)]
+    columns = [_convert_column(rows.column(place)) for place in range(rows.num_columns)]
     return pa.Table.from_arrays(columns, names=rows.column_names)
 
 
-def _column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _convert_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if kinds.is_list(kind) and kinds.is_decimal(kind.value_type):
-        return _whole_items(column)
-    return _whole(column) if kinds.is_decimal(kind) else column
+        return _items_to_integers(column)
+    return _to_integers(column) if kinds.is_decimal(kind) else column
 
 
-def _whole_items(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _items_to_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     items = pa.chunked_array([chunk.flatten() for chunk in column.chunks], column.type.value_type)
-    return column.cast(pa.list_(_whole(items).type))
+    return column.cast(pa.list_(_to_integers(items).type))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _to_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert decimals without a fraction to integers if they fit; the load reports those that do not."""
     if column.type.scale != 0:
         return column

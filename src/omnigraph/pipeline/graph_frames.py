@@ -54,7 +54,7 @@ class GraphFrames:
         must all hold. The snapshot is that of `Graph.at`, the current one of the branch by default.
         """
         snapshot = snapshot_at(self._graph, branch, commit, version, time)
-        return self._frame(table_key("node", type_name), columns, where, snapshot)
+        return self._scan_frame(table_key("node", type_name), columns, where, snapshot)
 
     def edges(
         self,
@@ -69,7 +69,7 @@ class GraphFrames:
     ) -> DataFrame:
         """The edges of a type: `id`, the ends as `src` and `dst`, and the properties; see `nodes`."""
         snapshot = snapshot_at(self._graph, branch, commit, version, time)
-        return self._frame(table_key("edge", type_name), columns, where, snapshot)
+        return self._scan_frame(table_key("edge", type_name), columns, where, snapshot)
 
     def query(
         self, query: str | os.PathLike[str], params: Mapping[str, object] | None = None, **how: Any
@@ -107,7 +107,7 @@ class GraphFrames:
         """
         key = resolve_table(self._graph.snapshot(branch), type_name)
         scan = change_scan(self._graph, branch, key, since)
-        steps = [step.commits for step in scan.steps(scan.start(), scan.until)]
+        steps = [step.commits for step in scan.plan_steps(scan.find_start(), scan.until)]
         return fan_out(self.session, steps, scan.read, scan.schema)
 
     def write(
@@ -121,7 +121,7 @@ class GraphFrames:
         """Algorithms over a whole graph, such as `algorithms.pagerank()`, as DataFrames."""
         return FrameAlgorithms(self._graph, self.session)
 
-    def _frame(
+    def _scan_frame(
         self,
         key: str,
         columns: Sequence[str] | None,
@@ -130,7 +130,7 @@ class GraphFrames:
     ) -> DataFrame:
         scan = plan_scan(self._graph.uri, snapshot, key, columns, where)
         values = (snapshot.tables[key].rows or 0) * len(scan.schema)
-        return fan_out(self.session, scan.pieces(), scan, scan.schema, values)
+        return fan_out(self.session, scan.plan_pieces(), scan, scan.schema, values)
 
     def __repr__(self) -> str:
         return f"<GraphFrames of '{self._graph.uri}'>"

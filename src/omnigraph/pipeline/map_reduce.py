@@ -37,7 +37,7 @@ def map_reduce(
     buckets: int,
 ) -> DataFrame:
     """Return what `reducer({tag: table})` yields for each bucket that a `mapper(item)` emitted rows to."""
-    _check(buckets)
+    _check_buckets(buckets)
     blobs = fan_out(spark, items, mapper, BLOBS)
     return reduce_buckets(spark, blobs, reducer, schema, buckets)
 
@@ -53,7 +53,7 @@ def reduce_buckets(
 
 def emit(tag: str, table: pa.Table, key: str, buckets: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table as blobs for the buckets of their keys; order within a bucket is kept."""
-    _check(buckets)
+    _check_buckets(buckets)
     if table.num_rows == 0:
         return
     yield from emit_to(tag, table, hash_keys(table[key]) % np.uint64(buckets), buckets)
@@ -61,7 +61,7 @@ def emit(tag: str, table: pa.Table, key: str, buckets: int) -> Iterator[pa.Recor
 
 def emit_to(tag: str, table: pa.Table, places: NDArray[Any], buckets: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a table as blobs for the given buckets, one for each row."""
-    _check(buckets)
+    _check_buckets(buckets)
     if table.num_rows == 0:
         return
     placed = places.astype(np.uint16)
@@ -70,39 +70,39 @@ def emit_to(tag: str, table: pa.Table, places: NDArray[Any], buckets: int) -> It
     present, starts = np.unique(placed[order], return_index=True)
     ends = np.append(starts[1:], table.num_rows)
     step = max(1, BLOB_BYTES * table.num_rows // max(1, sorted_rows.nbytes))
-    yield from _batched(_blobs(tag, sorted_rows, zip(present, starts, ends, strict=True), step))
+    yield from _group_blobs(_split_blobs(tag, sorted_rows, zip(present, starts, ends, strict=True), step))
 
 
-def _blobs(
+def _split_blobs(
     tag: str, rows: pa.Table, ranges: Iterable[tuple[Any, Any, Any]], step: int
 ) -> Iterator[tuple[int, str, bytes]]:
     for bucket, start, end in ranges:
         for at in range(int(start), int(end), step):
-            yield int(bucket), tag, _packed(rows.slice(at, min(step, int(end) - at)))
+            yield int(bucket), tag, _pack_rows(rows.slice(at, min(step, int(end) - at)))
 
 
-def _packed(rows: pa.Table) -> bytes:
+def _pack_rows(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows)
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _batched(blobs: Iterator[tuple[int, str, bytes]]) -> Iterator[pa.RecordBatch]:
+def _group_blobs(blobs: Iterator[tuple[int, str, bytes]]) -> Iterator[pa.RecordBatch]:
     """Blobs in batches of some size: with many buckets most of them are tiny."""
     kept: list[tuple[int, str, bytes]] = []
     size = 0
     for blob in blobs:
         if kept and size + len(blob[2]) > BATCH_BYTES:
-            yield _batch(kept)
+            yield _build_batch(kept)
             kept, size = [], 0
         kept.append(blob)
         size += len(blob[2])
     if kept:
-        yield _batch(kept)
+        yield _build_batch(kept)
 
 
-def _batch(blobs: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
+def _build_batch(blobs: list[tuple[int, str, bytes]]) -> pa.RecordBatch:
     columns = zip(*blobs, strict=True)
     return pa.record_batch(
         [pa.array(column, field.type) for column, field in zip(columns, BLOBS, strict=True)], schema=BLOBS
@@ -126,6 +126,6 @@ class _Reduce:
             yield from self.reducer({tag: pa.concat_tables(parts) for tag, parts in tables_of.items()})
 
 
-def _check(buckets: int) -> None:
+def _check_buckets(buckets: int) -> None:
     if not 1 <= buckets <= MAX_BUCKETS:
         raise InternalError(f"rows can be grouped into 1 to {MAX_BUCKETS} buckets, not {buckets}")

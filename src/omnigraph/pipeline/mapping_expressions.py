@@ -42,17 +42,19 @@ def spool_computed(
     inputs, entries = list[str | os.PathLike[str]](), list(mapping.entries)
     named = {os.fspath(file): file for file in files}
     with ExitStack() as stages:
-        for entry, group in _groups(find_inputs(files, mapping.format_of), mapping):
+        for entry, group in _group_files(find_inputs(files, mapping.format_of), mapping):
             if not entry.expressions:
                 inputs += [named.get(file.file, file.file) for file in group]
                 continue
-            frame = _evaluate(_read(spark, entry, group), entry, mapping.name, sql_guard(spark))
+            frame = _evaluate_expressions(
+                _read_files(spark, entry, group), entry, mapping.name, sql_guard(spark)
+            )
             # No type has a kind like this, so columns keep their names: the entry maps them.
             stage = Stage(root.uri, root.new_id(), f"rows:{entry.type or entry.edge}")
             stages.callback(stage.clear)
             with watch_stage(spark, "expressions"):
                 parts = map_partitions(spark, frame, stage, PARTS).toArrow()
-            made = stage.files(parts, arrow_schema(frame.schema))
+            made = stage.list_files(parts, arrow_schema(frame.schema))
             inputs += made
             paths = tuple(glob.escape(file.at) for file in made)
             plain = replace(entry, files=paths, expressions=(), format=None)
@@ -60,7 +62,7 @@ def spool_computed(
         yield Spool(tuple(inputs), None, InputMapping(mapping.name, tuple(entries)))
 
 
-def _groups(
+def _group_files(
     found: Sequence[InputFile], mapping: InputMapping
 ) -> Iterator[tuple[MappingEntry, list[InputFile]]]:
     """Group consecutive files with the same entry, format and columns."""
@@ -68,7 +70,7 @@ def _groups(
     before: tuple[MappingEntry, Format, pa.Schema | None] | None = None
     for file in found:
         entry = mapping.entry(file.file)
-        alike = entry, file.format, _schema(file) if entry.expressions else None
+        alike = entry, file.format, _read_schema(file) if entry.expressions else None
         if before is not None and alike != before:
             yield before[0], group
             group = []
@@ -78,14 +80,14 @@ def _groups(
         yield before[0], group
 
 
-def _schema(file: InputFile) -> pa.Schema | None:
+def _read_schema(file: InputFile) -> pa.Schema | None:
     """Return the typed columns of a file; None for CSV, whose columns Spark reads as texts."""
     match file.format:
         case Format.PARQUET:
-            with open_parquet(_item(file)) as opened:
+            with open_parquet(_build_item(file)) as opened:
                 return opened.schema_arrow.remove_metadata()
         case Format.ARROW:
-            with open_arrow(_item(file)) as (schema, _):
+            with open_arrow(_build_item(file)) as (schema, _):
                 return schema.remove_metadata()
         case Format.LANCE:
             return describe_table(file.at).schema.remove_metadata()
@@ -97,14 +99,14 @@ def _schema(file: InputFile) -> pa.Schema | None:
     return None
 
 
-def _read(spark: SparkSession, entry: MappingEntry, files: Sequence[InputFile]) -> DataFrame:
+def _read_files(spark: SparkSession, entry: MappingEntry, files: Sequence[InputFile]) -> DataFrame:
     if files[0].format.is_csv:
-        return _csv(spark, entry, files)
-    schema = to_spark_types(_schema(files[0]))
-    return fan_out(spark, [item for file in files for item in _items(file)], Columns(schema), schema)
+        return _read_csv(spark, entry, files)
+    schema = to_spark_types(_read_schema(files[0]))
+    return fan_out(spark, [item for file in files for item in _split_items(file)], Columns(schema), schema)
 
 
-def _csv(spark: SparkSession, entry: MappingEntry, files: Sequence[InputFile]) -> DataFrame:
+def _read_csv(spark: SparkSession, entry: MappingEntry, files: Sequence[InputFile]) -> DataFrame:
     for file in files:
         if is_in_bucket(file.at):
             raise BadRequest(
@@ -135,7 +137,7 @@ def _csv(spark: SparkSession, entry: MappingEntry, files: Sequence[InputFile]) -
     )
 
 
-def _evaluate(frame: DataFrame, entry: MappingEntry, name: str, guard: SqlGuard) -> DataFrame:
+def _evaluate_expressions(frame: DataFrame, entry: MappingEntry, name: str, guard: SqlGuard) -> DataFrame:
     """Add the columns of the expressions, which replace columns of the same name."""
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as sql
@@ -147,10 +149,10 @@ def _evaluate(frame: DataFrame, entry: MappingEntry, name: str, guard: SqlGuard)
     try:
         chosen = frame.alias(base).select(
             *[sql.col(f"`{column}`") for column in kept],
-            *[sql.expr(guard.expression(text, ())).alias(column) for column, text in made.items()],
+            *[sql.expr(guard.check_expression(text, ())).alias(column) for column, text in made.items()],
         )
         chosen.schema  # noqa: B018 - a server analyses lazily
-        guard.frame(chosen, (), base)
+        guard.check_frame(chosen, (), base)
     except NotPermitted as refused:
         raise PipelineExpressionRefused(f"`expressions`: {refused}", file=name, line=entry.place) from None
     except (AnalysisException, ParseException) as wrong:
@@ -158,13 +160,13 @@ def _evaluate(frame: DataFrame, entry: MappingEntry, name: str, guard: SqlGuard)
     return chosen
 
 
-def _item(file: InputFile) -> Item:
+def _build_item(file: InputFile) -> Item:
     return Item(file.file, file.at, 0, 0, file.format, 0, file.size, file.size)
 
 
-def _items(file: InputFile) -> Iterator[Item]:
+def _split_items(file: InputFile) -> Iterator[Item]:
     """Yield what one task reads: a row group, a fragment, or any other file whole."""
-    whole = _item(file)
+    whole = _build_item(file)
     if file.format is Format.PARQUET:
         with open_parquet(whole) as opened:
             groups = opened.num_row_groups

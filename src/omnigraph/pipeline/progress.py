@@ -100,10 +100,10 @@ def watch_stage(spark: SparkSession, stage: str, *, cancel: threading.Event | No
         raise KeyboardInterrupt
     # The last look may have been before the end, or there was none.
     job.look(counts)
-    counts.last()
+    counts.report_all_done()
     if collects_metrics() and counts.stages:
         with translate_failures(stage):
-            add_metrics(job.metrics(stage, counts))
+            add_metrics(job.read_metrics(stage, counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +137,11 @@ def _defer_interrupt() -> Iterator[_Interrupt]:
         yield interrupt
         return
 
-    def note(_number: int, _frame: FrameType | None) -> None:
+    def note_interrupt(_number: int, _frame: FrameType | None) -> None:
         interrupt.pressed = True
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, note_interrupt)
     try:
         yield interrupt
     finally:
@@ -161,17 +161,17 @@ class _TaskCounts:
     def stages(self) -> list[StageState]:
         return list(self._seen.values())
 
-    def tasks(self, stages: Iterable[StageState], jobs: Iterable[int] = ()) -> None:
+    def update_tasks(self, stages: Iterable[StageState], jobs: Iterable[int] = ()) -> None:
         self._seen.update({one.number: one for one in stages})
         self.jobs.update(jobs)
-        self._report(sum(one.done for one in self.stages))
+        self._report_done(sum(one.done for one in self.stages))
 
-    def last(self) -> None:
+    def report_all_done(self) -> None:
         """All is done."""
-        self._report(sum(one.tasks for one in self.stages))
+        self._report_done(sum(one.tasks for one in self.stages))
         self._stage.end()
 
-    def _report(self, done: int) -> None:
+    def _report_done(self, done: int) -> None:
         tasks = max(self._tasks, sum(one.tasks for one in self.stages))
         size = max(self._bytes, sum(one.bytes for one in self.stages))
         done = max(self._done, min(done, tasks))
@@ -191,7 +191,7 @@ class _Job:
     def look(self, counts: _TaskCounts) -> None:
         """Report how far it is, where that has to be asked for."""
 
-    def metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
+    def read_metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
         """What the tasks cost, when they are done."""
         raise NotImplementedError
 
@@ -217,7 +217,7 @@ class _ClassicJob(_Job):
         jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(self._group)]
         numbers = {number for job in jobs if job is not None for number in job.stageIds}
         stages = [tracker.getStageInfo(number) for number in sorted(numbers)]
-        counts.tasks(
+        counts.update_tasks(
             (
                 StageState(one.stageId, one.numCompletedTasks, one.numTasks)
                 for one in stages
@@ -226,7 +226,7 @@ class _ClassicJob(_Job):
             (job.jobId for job in jobs if job is not None),
         )
 
-    def metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
+    def read_metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
         store = self._context._jsc.sc().statusStore()  # noqa: SLF001 - no public way
         return stage_metrics(stage, store, counts.jobs, counts.stages)
 
@@ -253,7 +253,7 @@ class _ConnectJob(_Job):
         def on_stages(stages: Any, **_: Any) -> None:
             # Handlers get every action of the session; those of other threads are not ours.
             if threading.get_ident() == self._thread:
-                counts.tasks(
+                counts.update_tasks(
                     StageState(one.stage_id, one.num_completed_tasks, one.num_tasks, one.num_bytes_read)
                     for one in stages or ()
                 )
@@ -262,7 +262,7 @@ class _ConnectJob(_Job):
         self._spark.addTag(self._tag)
         self._spark.registerProgressHandler(self._handler)
 
-    def metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
+    def read_metrics(self, stage: str, counts: _TaskCounts) -> TaskMetrics:
         """What a server shows of its stages."""
         return TaskMetrics(
             stage,

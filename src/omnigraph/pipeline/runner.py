@@ -39,7 +39,7 @@ class SparkRunner:
         if not items:
             return iter(())
         if is_connect(self._spark):
-            return self._answers(stage, fan_out(self._spark, items, _Each(task), ANSWERS))
+            return self._collect_answers(stage, fan_out(self._spark, items, _Each(task), ANSWERS))
         with watch_stage(self._spark, stage):
             return collect_answers(self._spark, items, task)
 
@@ -55,14 +55,14 @@ class SparkRunner:
     ) -> Iterator[Answer]:
         """Run a map-reduce whose rows stay Arrow blobs."""
         frame = map_reduce(self._spark, items, _Emit(emit, buckets), _Reduce(reduce), ANSWERS, buckets)
-        return self._streamed(stage, frame) if streamed else self._answers(stage, frame)
+        return self._stream_answers(stage, frame) if streamed else self._collect_answers(stage, frame)
 
-    def _answers(self, stage: str, frame: DataFrame) -> Iterator[Any]:
+    def _collect_answers(self, stage: str, frame: DataFrame) -> Iterator[Any]:
         with watch_stage(self._spark, stage):
             found = frame.toArrow()
         return (unpack_answer(answer.as_buffer()) for answer in found.column("answer"))
 
-    def _streamed(self, stage: str, frame: DataFrame) -> Iterator[Any]:
+    def _stream_answers(self, stage: str, frame: DataFrame) -> Iterator[Any]:
         """Keep answers on the executors, and fetch them partition by partition."""
         from pyspark import StorageLevel
 
@@ -83,7 +83,7 @@ class _Each:
         self._task = task
 
     def __call__(self, item: Any) -> Iterator[pa.RecordBatch]:
-        yield _packed(self._task(item))
+        yield _pack_row(self._task(item))
 
 
 class _Emit:
@@ -105,8 +105,8 @@ class _Reduce:
         self._reduce = reduce
 
     def __call__(self, rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
-        yield _packed(self._reduce(rows))
+        yield _pack_row(self._reduce(rows))
 
 
-def _packed(answer: object) -> pa.RecordBatch:
+def _pack_row(answer: object) -> pa.RecordBatch:
     return pa.record_batch([pa.array([pack_answer(answer)], pa.binary())], schema=ANSWERS)

@@ -167,7 +167,7 @@ def start(
     with folder.lock():
         if (there := find_server()) is not None:
             return there, False
-        _end(folder)
+        _end_server(folder)
         spec = ServerSpec(
             secrets.token_hex(16), secrets.token_hex(24), _free_port(), master, memory, float(idle_minutes)
         )
@@ -184,7 +184,7 @@ def stop() -> bool:
     """Stop the warm server, wait until it is gone, and return whether there was one."""
     folder = ServerFolder.of_this_environment()
     with folder.lock():
-        return _end(folder)
+        return _end_server(folder)
 
 
 def log_tail(folder: ServerFolder) -> str:
@@ -210,7 +210,7 @@ def _wait_until_started(folder: ServerFolder, spec: ServerSpec) -> Server:
         if not folder.wish.exists() and found is None:
             break
         time.sleep(POLL_SECONDS)
-    _end(folder)
+    _end_server(folder)
     raise SparkUnavailable(
         f"the Spark server did not start: {log_tail(folder)}",
         master=spec.master,
@@ -218,7 +218,7 @@ def _wait_until_started(folder: ServerFolder, spec: ServerSpec) -> Server:
     )
 
 
-def _end(folder: ServerFolder) -> bool:
+def _end_server(folder: ServerFolder) -> bool:
     """Stop the supervisor and with it the server; end a JVM whose supervisor died, never another process."""
     found = folder.read()
     folder.wish.unlink(missing_ok=True)

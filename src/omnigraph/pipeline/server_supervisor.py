@@ -53,21 +53,21 @@ def main(arguments: list[str]) -> int:
 
 
 def _supervise(folder: ServerFolder, spec: ServerSpec, users: IO[str]) -> int:
-    jvm = _launch(folder, spec)
+    jvm = _launch_jvm(folder, spec)
     try:
         os.utime(folder.users)
         folder.write(Server(**asdict(spec), keeper=os.getpid(), jvm=jvm.pid, started=time.time()))
         folder.wish.unlink(missing_ok=True)
-        return _watch(folder, spec, users, jvm)
+        return _watch_jvm(folder, spec, users, jvm)
     except StopRequested:
         return 0
     finally:
         # Clients must not find a server that is shutting down.
         folder.state.unlink(missing_ok=True)
-        _end(jvm)
+        _end_jvm(jvm)
 
 
-def _watch(folder: ServerFolder, spec: ServerSpec, users: IO[str], jvm: subprocess.Popen[bytes]) -> int:
+def _watch_jvm(folder: ServerFolder, spec: ServerSpec, users: IO[str], jvm: subprocess.Popen[bytes]) -> int:
     """Wait until the JVM ends, or was idle for too long; in the latter case return with the lock held."""
     allowed = spec.idle_minutes * 60
     poll = min(LONGEST_POLL_SECONDS, max(allowed / 10, 0.05))
@@ -94,7 +94,7 @@ def _is_idle(users: IO[str]) -> bool:
     return True
 
 
-def _launch(folder: ServerFolder, spec: ServerSpec) -> subprocess.Popen[bytes]:
+def _launch_jvm(folder: ServerFolder, spec: ServerSpec) -> subprocess.Popen[bytes]:
     cache_files = cache_folder()
     java = find_java()
     cache = start_cache.start_cache(java, cache_files) if start_cache.is_enabled() else None
@@ -105,7 +105,7 @@ def _launch(folder: ServerFolder, spec: ServerSpec) -> subprocess.Popen[bytes]:
     )
     settings = {
         **spark_settings(cache_files, master=spec.master, memory=spec.memory),
-        **_sharing(folder),
+        **_list_sharing_settings(folder),
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(spec.port),
         "spark.driver.extraJavaOptions": options,
@@ -133,7 +133,7 @@ def _launch(folder: ServerFolder, spec: ServerSpec) -> subprocess.Popen[bytes]:
     )
 
 
-def _sharing(folder: ServerFolder) -> dict[str, str]:
+def _list_sharing_settings(folder: ServerFolder) -> dict[str, str]:
     """Settings for several clients: their jobs take turns, and the work of a client that died ends."""
     pools = folder.path / "pools.xml"
     write_atomically(pools, _POOLS)
@@ -147,7 +147,7 @@ def _sharing(folder: ServerFolder) -> dict[str, str]:
     }
 
 
-def _end(jvm: subprocess.Popen[bytes]) -> None:
+def _end_jvm(jvm: subprocess.Popen[bytes]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     jvm.terminate()
     try:

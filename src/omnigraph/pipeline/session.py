@@ -60,13 +60,13 @@ def kill_jvm_on_failure() -> Iterator[None]:
 
     begun: list[subprocess.Popen[Any]] = []
 
-    def started(*arguments: Any, **options: Any) -> subprocess.Popen[Any]:
+    def start_process(*arguments: Any, **options: Any) -> subprocess.Popen[Any]:
         with postpone_ctrl_c():  # otherwise it could run without being in the list
             begun.append(subprocess.Popen(*arguments, **options))
         return begun[-1]
 
     launcher: Any = java_gateway
-    launcher.Popen = started
+    launcher.Popen = start_process
     try:
         yield
     except BaseException:
@@ -123,9 +123,9 @@ def session(
     if (active := _active_session(asked)) is not None:
         return active
     if asked.startswith("sc://"):
-        return _connect(asked)
+        return _connect_client(asked)
     if not asked and (warm := server.lease()) is not None:
-        return _connect(warm.url)
+        return _connect_client(warm.url)
     return _start_session(asked or LOCAL, memory, fast_start, settings or {})
 
 
@@ -230,7 +230,7 @@ def _active_session(asked: str) -> SparkSession | None:
     return found
 
 
-def _connect(url: str) -> SparkSession:
+def _connect_client(url: str) -> SparkSession:
     """Return a client of the server at `url`."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession

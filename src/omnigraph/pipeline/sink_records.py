@@ -48,12 +48,12 @@ def claim_batch(root: Root, sink: str, query: str, branch: str, batch: int) -> s
 
     The same batch always gets the same commit id. A query with another checkpoint is refused.
     """
-    at = _place(root, sink)
+    at = _locate_record(root, sink)
     while True:
         found = root.objects.read_text_versioned(at)
         if found is None:
             new = SinkBatch(query, branch, batch, root.new_id())
-            if root.objects.create_text(at, _text(new)) is not None:
+            if root.objects.create_text(at, _format_record(new)) is not None:
                 return new.commit_id
             continue
         known = SinkBatch(**json.loads(found.text))
@@ -62,13 +62,13 @@ def claim_batch(root: Root, sink: str, query: str, branch: str, batch: int) -> s
         if batch <= known.batch:
             return known.commit_id if batch == known.batch else None
         new = SinkBatch(query, branch, batch, root.new_id())
-        if root.objects.write_text_if_match(at, _text(new), found.token) is not None:
+        if root.objects.write_text_if_match(at, _format_record(new), found.token) is not None:
             return new.commit_id
 
 
-def _place(root: Root, sink: str) -> Location:
+def _locate_record(root: Root, sink: str) -> Location:
     return root.layout.root / f"{FOLDER}/{sink}/sink.json"
 
 
-def _text(batch: SinkBatch) -> str:
+def _format_record(batch: SinkBatch) -> str:
     return json.dumps(asdict(batch), indent=1)

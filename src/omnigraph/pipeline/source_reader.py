@@ -35,8 +35,8 @@ def open_source(spark: SparkSession, source: SparkSource) -> Iterator[DataFrame]
     """Open the source of a load: failures in the block name the source and none of its secrets."""
     secrets = Secrets()
     options = {name: secrets.resolve(text, None) for name, text in source.options.items()}
-    hidden = {**_secret_values(options), **secrets.values()}
-    found = replace(source, path=tuple(map(_absolute, source.paths)), options=options)
+    hidden = {**_secret_values(options), **secrets.list_values()}
+    found = replace(source, path=tuple(map(_make_absolute, source.paths)), options=options)
     with _report_failures(source.format, hidden):
         yield read_source(spark, found)
 
@@ -76,6 +76,6 @@ def _secret_values(options: Mapping[str, str]) -> dict[str, str]:
     return {value: f"({name})" for name, value in options.items() if name.lower() in SECRET_MEMBERS and value}
 
 
-def _absolute(path: str) -> str:
+def _make_absolute(path: str) -> str:
     """Make a path absolute: a Spark server runs in another folder. A URI stays as it is."""
     return path if "://" in path else str(Path(path).absolute())

@@ -21,7 +21,7 @@ from omnigraph.query.engine_choice import SparkState
 
 def choose(size: int, *, asked: bool) -> Engine | None:
     """Return Spark when the user asked for it, for large inputs, and whenever a warm one is running."""
-    why = "it was asked for" if asked else _reason(size)
+    why = "it was asked for" if asked else _find_reason(size)
     if why is None:
         return None
     from omnigraph.pipeline.runner import SparkRunner
@@ -30,7 +30,7 @@ def choose(size: int, *, asked: bool) -> Engine | None:
     return Engine(SparkRunner(session()), why)
 
 
-def _reason(size: int) -> str | None:
+def _find_reason(size: int) -> str | None:
     """Why Spark should run it; None when this process should."""
     if not _is_installed():
         return None

@@ -26,7 +26,7 @@ from omnigraph.engine.load.spool import InputNames, PassedRows
 from omnigraph.engine.load.staging import StagedItem, StagedLoad, stage_item
 from omnigraph.engine.rows.ids import FILES_IN_GROUP, LoadIds
 from omnigraph.errors import InternalError, LoadRejected
-from omnigraph.pipeline.frame_spool import frame_partition, frame_portions, loadable
+from omnigraph.pipeline.frame_spool import frame_partition, frame_portions, to_loadable
 from omnigraph.storage.scratch import TemporaryFolder, wrap_temporary_errors, write_rows
 
 REPORT_LIMIT = 100
@@ -61,8 +61,8 @@ class RowStage:
     def check_columns(self) -> None:
         """Reject columns that do not fit the type, before any task runs."""
         with TemporaryFolder("rows") as folder:
-            file = self._write(folder, 0, self.columns.empty_table())
-            self._plan([file])
+            file = self._write_file(folder, 0, self.columns.empty_table())
+            self._plan_files([file])
 
     def for_batch(self, batch: int) -> RowStage:
         """The same for one batch of a stream, with its own folder and new ids."""
@@ -77,12 +77,12 @@ class RowStage:
             portions = enumerate(frame_portions(batches))
             files, counts = [], []
             for at, rows in portions:
-                files.append(self._write(folder, at, rows))
+                files.append(self._write_file(folder, at, rows))
                 counts.append(rows.num_rows)
             if not files:
                 # The type is part of the load also without rows.
-                files, counts = [self._write(folder, 0, self.columns.empty_table())], [0]
-            item = _combine(self._plan(files), number)
+                files, counts = [self._write_file(folder, 0, self.columns.empty_table())], [0]
+            item = _combine_items(self._plan_files(files), number)
             job = replace(self.job, attempt=f"-{uuid.uuid4().hex}")
             return StagedPart(stage_item(item, job), tuple(counts))
 
@@ -102,15 +102,15 @@ class RowStage:
         """Remove all files."""
         self.job.discard()
 
-    def _write(self, folder: Path, number: int, rows: pa.Table) -> PassedRows:
+    def _write_file(self, folder: Path, number: int, rows: pa.Table) -> PassedRows:
         file = folder / str(number) / file_of(self.key)
         with wrap_temporary_errors():
             file.parent.mkdir(parents=True)
-        stored = loadable(rows)
+        stored = to_loadable(rows)
         write_rows(file, stored.schema, stored.to_batches())
         return PassedRows(str(file), self.type_name)
 
-    def _plan(self, files: Sequence[PassedRows]) -> list[Item]:
+    def _plan_files(self, files: Sequence[PassedRows]) -> list[Item]:
         try:
             return plan_items(files, self.job.accepted.catalog, self.mapping, cores=1)
         except LoadRejected as refused:
@@ -127,7 +127,7 @@ def open_row_stage(
     return RowStage(job, schema.hash, key, columns, mapping)
 
 
-def _combine(items: Sequence[Item], partition: int) -> Item:
+def _combine_items(items: Sequence[Item], partition: int) -> Item:
     """The files of a task as one item; names are unique, because paths of other machines may be equal."""
     name = uuid.uuid4().hex
     files = [

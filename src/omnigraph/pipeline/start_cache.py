@@ -107,7 +107,7 @@ def is_being_made(cache: StartCache) -> bool:
     return False
 
 
-def make(cache: StartCache) -> bool:
+def make_cache(cache: StartCache) -> bool:
     """Make the cache by a run of Spark in its own process; return whether there is one now."""
     with cache.gate.open("a") as gate:
         try:
@@ -115,11 +115,11 @@ def make(cache: StartCache) -> bool:
         except BlockingIOError:
             return False
         if not cache.ready:
-            _train(cache)
+            _run_training(cache)
     return cache.ready
 
 
-def _train(cache: StartCache) -> None:
+def _run_training(cache: StartCache) -> None:
     target = cache.file.with_name(f"{cache.file.name}.{os.getpid()}")
     command = [sys.executable, "-m", "omnigraph.pipeline.start_cache_training", str(target)]
     try:
@@ -165,7 +165,7 @@ def main() -> int:
     folder = cache_folder()
     remove_unused(folder)
     cache = start_cache(find_java(), folder)
-    return 0 if cache is not None and make(cache) else 1
+    return 0 if cache is not None and make_cache(cache) else 1
 
 
 if __name__ == "__main__":

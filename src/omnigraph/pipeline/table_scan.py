@@ -104,15 +104,17 @@ class Scan:
     work: str = field(default_factory=new_id)
     """An id that its tasks share."""
 
-    def pieces(self) -> list[Fragments]:
+    def plan_pieces(self) -> list[Fragments]:
         """The fragments of the table in their order, some for each task."""
         most = BLOB_ROWS_PER_TASK if self.blobs else ROWS_PER_TASK
-        return [tuple(one.id for one in some) for some in group_by_rows(list_fragments(self._table()), most)]
+        return [
+            tuple(one.id for one in some) for some in group_by_rows(list_fragments(self._open_table()), most)
+        ]
 
     def __call__(self, chosen: Fragments) -> Iterator[pa.RecordBatch]:
         """The rows of some fragments, with the types that they are stored in."""
         try:
-            yield from self._table().batches(
+            yield from self._open_table().batches(
                 self.schema.names,
                 where=self.where,
                 batch_size=_BLOB_BATCH_ROWS if self.blobs else _BATCH_ROWS,
@@ -120,23 +122,23 @@ class Scan:
                 fragments=chosen,
             )
         except StorageFailure as failure:
-            raise self._explained(failure) from failure
+            raise self._explain_failure(failure) from failure
 
-    def _table(self) -> Table:
+    def _open_table(self) -> Table:
         root = shared_root(self.uri, self.work)
         try:
             table = root.tables.open(root.layout.table(self.path), self.version, branch=self.owner)
             # Checked last: if the incarnation is unchanged now, it was so when the table was opened.
-            if self.owner is None or self._incarnation(root) == self.incarnation:
+            if self.owner is None or self._read_incarnation(root) == self.incarnation:
                 return table
         except StorageFailure as failure:
-            raise self._explained(failure) from failure
+            raise self._explain_failure(failure) from failure
         raise HistoricalVersionReclaimed(self.key, self.version)
 
-    def _incarnation(self, root: Root) -> Incarnation | None:
+    def _read_incarnation(self, root: Root) -> Incarnation | None:
         return root.forks.identity(root.layout.manifest, lance_branch(self.branch))
 
-    def _explained(self, failure: StorageFailure) -> Exception:
+    def _explain_failure(self, failure: StorageFailure) -> Exception:
         return HistoricalVersionReclaimed(self.key, self.version) if failure.kind in _GONE else failure
 
 
@@ -154,7 +156,7 @@ def plan_scan(
     owner = None if entry.branch == MAIN else entry.branch
     opened, pinned = pinned_by(snapshot)
     stored = open_table(opened, pinned, key).schema
-    wanted = _chosen(stored, key, columns)
+    wanted = _choose_columns(stored, key, columns)
     schema = to_spark_types(pa.schema([stored.field(name) for name in wanted]))
     blobs = any(is_blob(stored.field(name)) for name in wanted)
     passing = None if where is None else compile_filter(snapshot.schema, key, where)
@@ -184,7 +186,7 @@ def _no_type(snapshot: Snapshot, key: str) -> BadRequest:
     )
 
 
-def _chosen(stored: pa.Schema, key: str, columns: Sequence[str] | None) -> list[str]:
+def _choose_columns(stored: pa.Schema, key: str, columns: Sequence[str] | None) -> list[str]:
     if columns is None:
         return [column.name for column in stored if not is_blob(column)]
     for name in columns:
@@ -204,11 +206,11 @@ def _chosen(stored: pa.Schema, key: str, columns: Sequence[str] | None) -> list[
 def to_spark_types(schema: pa.Schema) -> pa.Schema:
     """Return the columns in Spark types that hold every value: U32 as a long, U64 as a decimal."""
     return pa.schema(
-        [pa.field(column.name, _form(column.type), nullable=column.nullable) for column in schema]
+        [pa.field(column.name, _to_spark_type(column.type), nullable=column.nullable) for column in schema]
     )
 
 
-def _form(found: pa.DataType) -> pa.DataType:
+def _to_spark_type(found: pa.DataType) -> pa.DataType:
     if isinstance(found, pa.BaseExtensionType):
         return pa.binary()
     if kinds.is_uint64(found):
@@ -218,5 +220,5 @@ def _form(found: pa.DataType) -> pa.DataType:
     if kinds.is_timestamp(found):
         return pa.timestamp("us", found.tz)
     if kinds.is_fixed_size_list(found) or kinds.is_list(found):
-        return pa.list_(_form(found.value_type))
+        return pa.list_(_to_spark_type(found.value_type))
     return found

@@ -42,31 +42,31 @@ def error_key() -> bytes:
 
 def encode_error(error: OmnigraphError, key: bytes) -> CarriedError:
     """Return an exception whose text holds the whole error, signed."""
-    packed = _packed(error)
+    packed = _pack_error(error)
     if len(packed) > LARGEST:
-        packed = _packed(PipelineFailed("task", str(error)[:_LONGEST_MESSAGE], remedy=error.remedy))
+        packed = _pack_error(PipelineFailed("task", str(error)[:_LONGEST_MESSAGE], remedy=error.remedy))
     payload = base64.b64encode(packed).decode()
-    return CarriedError(f"{error} {_MARK}:{_signature(payload, key)}:{payload};")
+    return CarriedError(f"{error} {_MARK}:{_sign_payload(payload, key)}:{payload};")
 
 
 def decode_error(text: str) -> OmnigraphError | None:
     """Return the error that a task of this process signed, if the text holds one."""
     for found in _SIGNED.finditer(text):
         signature, payload = found.groups()
-        if hmac.compare_digest(signature, _signature(payload, error_key())):
-            return _unpacked(payload)
+        if hmac.compare_digest(signature, _sign_payload(payload, error_key())):
+            return _unpack_error(payload)
     return None
 
 
-def _signature(payload: str, key: bytes) -> str:
+def _sign_payload(payload: str, key: bytes) -> str:
     return hmac.new(key, payload.encode(), hashlib.sha256).hexdigest()
 
 
-def _packed(error: OmnigraphError) -> bytes:
+def _pack_error(error: OmnigraphError) -> bytes:
     return json.dumps(error_to_json(error)).encode()
 
 
-def _unpacked(payload: str) -> OmnigraphError | None:
+def _unpack_error(payload: str) -> OmnigraphError | None:
     try:
         return error_from_json(json.loads(base64.b64decode(payload)))
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -23,15 +23,15 @@ COUNTS = pa.schema([("keys", pa.int64())])
 def run_warm_up_job(spark: SparkSession) -> None:
     """Run a fan-out and a shuffle; fails when Spark or its Python workers do not work."""
     with watch_stage(spark, "warm-up"):
-        counts = map_reduce(spark, range(_ITEMS), _keys, _count, COUNTS, _BUCKETS).toArrow()
+        counts = map_reduce(spark, range(_ITEMS), _emit_keys, _count_keys, COUNTS, _BUCKETS).toArrow()
     if sum(counts["keys"].to_pylist()) != _ITEMS * _KEYS:
         raise InternalError(f"Spark gave wrong counts of a small job: {counts['keys'].to_pylist()}")
 
 
-def _keys(item: int) -> Iterator[pa.RecordBatch]:
+def _emit_keys(item: int) -> Iterator[pa.RecordBatch]:
     names = [f"{item}-{number}" for number in range(_KEYS)]
     yield from emit("key", pa.table({"key": names}), "key", _BUCKETS)
 
 
-def _count(arrived: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
+def _count_keys(arrived: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch([[arrived["key"].num_rows]], schema=COUNTS)

@@ -96,8 +96,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchMessage:
         """Check and stage the rows of one task."""
         apply_settings(self._settings)
-        stage = self._stage.for_batch(int(_property(_BATCH)))
-        return BatchMessage(_property(_QUERY), stage, stage.stage(iterator))
+        stage = self._stage.for_batch(int(_read_property(_BATCH)))
+        return BatchMessage(_read_property(_QUERY), stage, stage.stage(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Load the rows of a batch, unless the branch has them."""
@@ -106,9 +106,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not staged:
             return
         with show_plainly():
-            self._commit(staged, batchId)
+            self._commit_batch(staged, batchId)
 
-    def _commit(self, staged: Sequence[BatchMessage], batch: int) -> None:
+    def _commit_batch(self, staged: Sequence[BatchMessage], batch: int) -> None:
         stage, order = staged[0].stage, self._order
         root = stage.job.root
         try:
@@ -151,7 +151,7 @@ def _load_staged(
     return done
 
 
-def _property(name: str) -> str:
+def _read_property(name: str) -> str:
     """What Spark says about the batch that a task belongs to."""
     context = TaskContext.get()
     found = None if context is None else context.getLocalProperty(name)

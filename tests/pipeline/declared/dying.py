@@ -58,7 +58,7 @@ def die_at_call(pipeline: Pipeline, rows: Given, number: int) -> None:
 
 def run_or_retry(pipeline: Pipeline, rows: Given, order: RunOptions) -> RunRecord:
     """Take up the last run if it failed, or begin one."""
-    last = next(iter(open_ledger(pipeline).runs(1)), None)
+    last = next(iter(open_ledger(pipeline).list_runs(1)), None)
     if last is not None and last.status is Status.FAILED:
         return retry(pipeline, rows, last.run_id, order)
     return run(pipeline, rows, order)

@@ -145,4 +145,4 @@ def test_a_retry_whose_bounds_can_no_longer_be_read_needs_a_new_run(
     assert people(made.graph("team")) == []
     assert run(pipeline, SparkExtract(pipeline, spark)).status == "succeeded"
     assert people(made.graph("team")) == ["a@x"]
-    assert len(open_ledger(pipeline).runs()) == 2
+    assert len(open_ledger(pipeline).list_runs()) == 2

@@ -91,7 +91,7 @@ def test_what_failed_is_shown_and_exits_with_1(folder: Path, shell: Shell) -> No
         ("validate", "nowhere.yaml"),
     ]
     assert [shell(*arguments)[0] for arguments in wrong] == [1] * len(wrong)
-    assert open_ledger(pipeline).runs(1)[0].run_id == failed.run_id
+    assert open_ledger(pipeline).list_runs(1)[0].run_id == failed.run_id
 
 
 def test_several_mistakes_are_reported_line_by_line(folder: Path, shell: Shell) -> None:

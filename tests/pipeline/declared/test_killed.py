@@ -35,7 +35,7 @@ def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
     for number, (point, pid) in enumerate(kill_runs(tmp_path).items()):
         pipeline, folder = pipelines.pop(point), tmp_path / point
         ledger = open_ledger(pipeline)
-        [cut] = ledger.runs()
+        [cut] = ledger.list_runs()
         left = read_lease(ledger)
         assert (cut.status, cut.targets["graph.team"].status) == ("running", KILLED_AT[point])
         assert left is not None
@@ -49,7 +49,7 @@ def test_rows_come_once_wherever_the_process_was_killed(tmp_path: Path) -> None:
             given.rows = {"node:Person": {"email": []}} if landed else given.rows
             assert run(pipeline, given).status == "succeeded"
         assert people(folder / "team") == ["a@x"]
-        assert ledger.checkpoint()["graph.team"]["people"].upper == UPPER
+        assert ledger.read_checkpoint()["graph.team"]["people"].upper == UPPER
         with og.open(folder / "team", read_only=True) as team:
             assert team.branches.list() == ["main"]
         assert read_lease(ledger) is None

@@ -140,7 +140,7 @@ def test_a_database_files_and_a_graph_become_one_commit_and_later_runs_bring_wha
     assert people(tmp_path / "team") == ["a@x", "c@x", "old@x"]
     kept = "".join(path.read_text() for path in (tmp_path / "team/__pipelines").rglob("*.json"))
     assert "s3cr3t-word" not in kept
-    assert open_ledger(pipeline).runs()[0].run_id == second.run_id
+    assert open_ledger(pipeline).list_runs()[0].run_id == second.run_id
 
 
 def test_files_of_every_format_are_sources(spark: SparkSession, tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_statements_and_maps_are_refused_before_anything_is_written(
         pipeline = read_pipeline(tmp_path / "crm.yaml")
         extract = SparkExtract(pipeline, spark)
         with pytest.raises(PipelineInvalid, match=re.escape(message)) as caught:
-            extract.frames(pipeline.into[0], catalog, extract.bounds({}, ()))
+            extract.build_frames(pipeline.into[0], catalog, extract.find_bounds({}, ()))
         assert type(caught.value) is problem
         assert (caught.value.file or "").endswith("crm.yaml")
 
@@ -381,7 +381,7 @@ def test_each_source_is_read_once_however_many_types_and_targets_it_feeds(
     assert (first.status, sorted(log.read_text().split())) == ("succeeded", ["1", "2"])
     assert first.sources["found"].upper == "2"
     assert "rows of node:Firm" in {one["stage"] for one in first.tasks}
-    assert open_ledger(pipeline).runs()[0].tasks == first.tasks
+    assert open_ledger(pipeline).list_runs()[0].tasks == first.tasks
     # One target has all of it, the other nothing: it is still read once.
     second = run(pipeline, SparkExtract(pipeline, spark))
     statuses = {name: one.status for name, one in second.targets.items()}

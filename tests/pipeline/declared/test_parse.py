@@ -12,7 +12,7 @@ from omnigraph.errors import BadRequest, PipelineInvalid, SourceSecretMissing
 from omnigraph.pipeline.declared.declaration import FileSource, GraphSource, JdbcSource, Place
 from omnigraph.pipeline.declared.parse import read_pipeline, read_pipelines
 from omnigraph.pipeline.declared.secrets import Secrets
-from omnigraph.pipeline.declared.sql import NotOneQuery, parameters, plain_cast, require_query
+from omnigraph.pipeline.declared.sql import NotOneQuery, list_parameters, plain_cast, require_query
 
 CASES = (Path(__file__).parent / "cases/wrong.txt").read_text(encoding="utf-8")
 
@@ -70,9 +70,9 @@ def test_a_file_becomes_declarations(tmp_path: Path) -> None:
     )
     assert firms == FileSource("firms", "parquet", "s3a://lake/raw/firms/", (("mergeSchema", "true"),))
     assert isinstance(before, GraphSource)
-    assert before.views() == {"before_Person": "Person", "before_edge_Knows": "edge:Knows"}
-    assert found["one"].views() == ["people", "firms", "before_Person", "before_edge_Knows", "clean"]
-    assert found["one"].spark.settings()["spark.jars.packages"] == "org:driver:1"
+    assert before.list_views() == {"before_Person": "Person", "before_edge_Knows": "edge:Knows"}
+    assert found["one"].list_views() == ["people", "firms", "before_Person", "before_edge_Knows", "clean"]
+    assert found["one"].spark.list_settings()["spark.jars.packages"] == "org:driver:1"
     assert (found["two"].home, found["two"].into[0].name) == ("s3://lake/team", "graph.s3://lake/team")
     with pytest.raises(BadRequest, match="has several pipelines"):
         read_pipeline(tmp_path / "crm.yaml")
@@ -134,7 +134,10 @@ def test_anything_else_is_refused(sql: str) -> None:
 
 
 def test_parameters_are_those_outside_of_texts() -> None:
-    assert parameters("select ':a', x::int, :b, \":c\" /* :d */ from t where :e = :b -- :f") == ["b", "e"]
+    assert list_parameters("select ':a', x::int, :b, \":c\" /* :d */ from t where :e = :b -- :f") == [
+        "b",
+        "e",
+    ]
 
 
 def test_a_plain_cast_tells_its_type() -> None:

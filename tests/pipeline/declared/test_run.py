@@ -60,14 +60,14 @@ def stopped_at(point: str, pipeline: Pipeline, given: Given) -> RunRecord:
     def end() -> None:
         raise Ended
 
-    before = lease._release
-    lease._release = lambda *_: None
+    before = lease._release_lease
+    lease._release_lease = lambda *_: None
     try:
         with failpoints.arm(point, end), pytest.raises(Ended):
             run(pipeline, given)
     finally:
-        lease._release = before
-    return open_ledger(pipeline).runs(1)[0]
+        lease._release_lease = before
+    return open_ledger(pipeline).list_runs(1)[0]
 
 
 def merge_commit(done: RunRecord) -> str | None:
@@ -112,7 +112,7 @@ def test_a_checkpoint_moves_with_each_target_and_bounds_the_next_run(folder: Pat
     run(pipeline, given)
     lowers = [bounds["people"].lower for bounds in given.asked]
     assert lowers == ["2024-01-01", None]
-    reached = open_ledger(pipeline).checkpoint()
+    reached = open_ledger(pipeline).read_checkpoint()
     assert {name: one["people"].upper for name, one in reached.items()} == dict.fromkeys(
         ("graph.team", "graph.other"), "2024-01-02"
     )
@@ -121,9 +121,9 @@ def test_a_checkpoint_moves_with_each_target_and_bounds_the_next_run(folder: Pat
     assert {one.status for one in empty.targets.values()} == {"skipped"}
     assert (people(folder / "team"), people(folder / "other")) == (["a@x", "b@x"], ["b@x"])
     assert newest(folder) == before
-    assert open_ledger(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-03"
+    assert open_ledger(pipeline).read_checkpoint()["graph.team"]["people"].upper == "2024-01-03"
     assert open_ledger(pipeline).forget(("graph.team",)) == ["graph.team"]
-    assert list(open_ledger(pipeline).checkpoint()) == ["graph.other"]
+    assert list(open_ledger(pipeline).read_checkpoint()) == ["graph.other"]
 
 
 def test_one_target_fails_and_a_retry_completes_it(folder: Path) -> None:
@@ -194,13 +194,13 @@ def test_what_was_cut_short_comes_once(folder: Path, point: str, by_retry: bool)
         given = Given(folder, rows, "2024-01-01")
         assert run(pipeline, given).status == "succeeded"
         assert given.asked[0]["people"].lower == ("2024-01-01" if landed else None)
-        old = open_ledger(pipeline).run(cut.run_id)
+        old = open_ledger(pipeline).read_run(cut.run_id)
         assert old.targets["graph.team"].status == ("succeeded" if landed else "failed")
         if not landed:
             with pytest.raises(BadRequest, match="a later run has already delivered"):
                 retry(pipeline, given, cut.run_id)
     assert (people(folder / "team"), branches(folder)) == (["a@x"], ["main"])
-    assert open_ledger(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
+    assert open_ledger(pipeline).read_checkpoint()["graph.team"]["people"].upper == "2024-01-01"
     assert lease.read_lease(open_ledger(pipeline)) is None
 
 
@@ -225,7 +225,7 @@ def test_a_merge_that_recovery_has_to_finish_counts_as_landed_once_it_has(
     assert (first.status, target.status, target.retryable) == ("failed", "merging", True)
     given = Given(folder, ONE)
     done = retry(pipeline, given, first.run_id) if by_retry else run(pipeline, given)
-    assert (done.status, open_ledger(pipeline).run(first.run_id).status) == ("succeeded", "succeeded")
+    assert (done.status, open_ledger(pipeline).read_run(first.run_id).status) == ("succeeded", "succeeded")
     assert (people(folder / "team"), branches(folder)) == (["a@x"], ["main"])
 
 
@@ -273,8 +273,8 @@ def test_a_run_that_was_taken_over_stops_before_its_next_step(folder: Path) -> N
     ledger = open_ledger(pipeline)
 
     def take_over() -> None:
-        journal = ledger.resume(ledger.runs(1)[0].run_id)
-        journal.save(journal.record.finished())
+        journal = ledger.resume(ledger.list_runs(1)[0].run_id)
+        journal.save(journal.record.to_finished())
 
     with failpoints.arm(failpoints.PIPELINE_AFTER_STAGE, take_over), pytest.raises(PipelineRunLost):
         run(pipeline, Given(folder, ONE))
@@ -286,17 +286,17 @@ def test_what_cannot_be_read_fails_the_run_and_may_be_tried_again(folder: Path) 
     given, before = Given(folder, ONE, "2024-01-01"), newest(folder)
 
     class Broken(Given):
-        def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
+        def find_bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
             raise InternalError("the database is away")
 
     done = run(pipeline, Broken(folder, ONE))
     assert (done.status, done.targets["graph.team"].retryable) == ("failed", True)
     assert (people(folder / "team"), newest(folder)) == ([], before)
-    assert open_ledger(pipeline).checkpoint() == {}
+    assert open_ledger(pipeline).read_checkpoint() == {}
     again = retry(pipeline, given, done.run_id)
     assert (again.run_id, again.status) == (done.run_id, "succeeded")
     assert (people(folder / "team"), newest(folder)) == (["a@x"], merge_commit(again))
-    assert open_ledger(pipeline).checkpoint()["graph.team"]["people"].upper == "2024-01-01"
+    assert open_ledger(pipeline).read_checkpoint()["graph.team"]["people"].upper == "2024-01-01"
 
 
 def test_parameters_have_the_types_of_the_file(folder: Path) -> None:
@@ -314,7 +314,7 @@ def test_cleanup_and_doctor_leave_records_alone(folder: Path) -> None:
     with og.open(folder / "team") as team:
         team.cleanup(keep=1)
         team.optimize()
-    assert open_ledger(pipeline).run(done.run_id) == done
+    assert open_ledger(pipeline).read_run(done.run_id) == done
 
 
 def test_runs_into_a_graph_in_a_bucket_are_on_record_there(
@@ -331,7 +331,7 @@ def test_runs_into_a_graph_in_a_bucket_are_on_record_there(
         stopped = stopped_at(failpoints.PIPELINE_AFTER_MERGE, pipeline, given)
         done = retry(pipeline, given, stopped.run_id)
         ledger = open_ledger(pipeline)
-        assert [one.run_id for one in ledger.runs()] == [done.run_id, again.run_id, first.run_id]
+        assert [one.run_id for one in ledger.list_runs()] == [done.run_id, again.run_id, first.run_id]
         assert (done.status, lease.read_lease(ledger)) == ("succeeded", None)
         with og.open(root.uri, read_only=True) as team:
             assert sorted(team.snapshot().rows("Person")["email"].to_pylist()) == ["a@x", "b@x"]

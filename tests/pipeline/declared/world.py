@@ -78,11 +78,11 @@ class Given:
         self.content = content
         self.asked: list[Bounds] = []
 
-    def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
+    def find_bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
         return known or {"people": SourceRecord(upper=self.upper)}
 
     @contextmanager
-    def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
+    def open_batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
         self.asked.append(bounds)
         files: list[PassedRows] = []
         for key, columns in self.rows.items():
@@ -114,8 +114,8 @@ class Growing(Given):
     """A source that is read by its watermark: there is nothing after the greatest one."""
 
     @contextmanager
-    def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
+    def open_batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
         nothing: Rows = {key: {name: [] for name in columns} for key, columns in self.rows.items()}
         rows = nothing if bounds["people"].lower == self.upper else self.rows
-        with Given(self.folder, rows, self.upper, self.content).batch(target, graph, bounds) as made:
+        with Given(self.folder, rows, self.upper, self.content).open_batch(target, graph, bounds) as made:
             yield made

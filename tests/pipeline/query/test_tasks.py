@@ -37,7 +37,7 @@ def test_an_edge_is_a_step_in_each_direction_and_a_self_loop_one(
 ) -> None:
     scan = plan_scan(graph.uri, graph.snapshot(), "edge:Knows", ["src", "dst"])
     task = ReadLinks(ReadRows(scan, (), {}, RequestValues({}, 0), {}), direction)
-    batches = [batch for piece in scan.pieces() for batch in task(piece)]
+    batches = [batch for piece in scan.plan_pieces() for batch in task(piece)]
     found = [
         pair
         for batch in batches

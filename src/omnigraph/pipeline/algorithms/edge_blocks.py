@@ -48,7 +48,7 @@ class Piece:
     source: str
     target: str
 
-    def edges(self, weight: str | None) -> Iterator[pa.Table]:
+    def read_edges(self, weight: str | None) -> Iterator[pa.Table]:
         """Yield the edges with their ends, and a weight if there is one."""
         for batch in self.scan(self.fragments):
             columns = {"source": batch.column("src"), "target": batch.column("dst")}
@@ -65,7 +65,7 @@ class BySource:
     buckets: int
 
     def __call__(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        for edges in piece.edges(self.weight):
+        for edges in piece.read_edges(self.weight):
             yield from emit(f"{EDGES}:{piece.source}:{piece.target}", edges, "source", self.buckets)
 
 
@@ -102,19 +102,21 @@ class ByBlock:
         for tag, edges in rows.items():
             kind, _, target = tag.partition(":")
             if kind == EDGES:
-                yield from self.place(_replace_ids(edges, "target", rows.get(f"{NODES}:{target}")))
+                yield from self.place_edges(_replace_ids(edges, "target", rows.get(f"{NODES}:{target}")))
 
-    def place(self, edges: pa.Table) -> Iterator[pa.RecordBatch]:
+    def place_edges(self, edges: pa.Table) -> Iterator[pa.RecordBatch]:
         """Yield edges between numbers for the blocks they belong to."""
         weights = edges.column("weight").to_numpy() if "weight" in edges.column_names else None
         ends = edges.column("source").to_numpy(), edges.column("target").to_numpy()
         arrive, leave, weights = orient_edges(*ends, weights, self.arrangement.way)
         if self.arrangement.corners:
             for corner in find_corners(arrive, leave, self.colours):
-                rows = _table(arrive, leave, None).append_column("corner", pa.array(corner))
+                rows = _build_table(arrive, leave, None).append_column("corner", pa.array(corner))
                 yield from emit_to(EDGES, rows, corner, self.buckets)
         else:
-            yield from emit_to(EDGES, _table(arrive, leave, weights), arrive % self.buckets, self.buckets)
+            yield from emit_to(
+                EDGES, _build_table(arrive, leave, weights), arrive % self.buckets, self.buckets
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +128,9 @@ class StraightToBlocks:
 
     def __call__(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         sources, targets = _numbers_of(self.nodes, piece.source), _numbers_of(self.nodes, piece.target)
-        for edges in piece.edges(self.placing.arrangement.weight):
+        for edges in piece.read_edges(self.placing.arrangement.weight):
             met = _replace_ids(edges, "source", sources)
-            yield from self.placing.place(_replace_ids(met, "target", targets))
+            yield from self.placing.place_edges(_replace_ids(met, "target", targets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _replace_ids(edges: pa.Table, end: str, nodes: pa.Table | None) -> pa.Table:
     return whole.filter(found.is_valid()) if found.null_count else whole
 
 
-def _table(targets: Numbers, sources: Numbers, weights: object) -> pa.Table:
+def _build_table(targets: Numbers, sources: Numbers, weights: object) -> pa.Table:
     columns = {"target": targets, "source": sources}
     return pa.table(columns if weights is None else {**columns, "weight": weights})
 

@@ -32,7 +32,7 @@ class SparkSolver:
         """With vectors in this process and edges in tasks."""
         pinned = self.graph.at(version=snapshot.version, branch=snapshot.branch)
         chosen = SparkGraph(self.spark, self.graph.uri, pinned, selection)
-        with chosen.edges(algorithm.arrangement) as edges:
+        with chosen.arrange_edges(algorithm.arrangement) as edges:
             return chosen.nodes, algorithm.run(edges, chosen.nodes)
 
 
@@ -52,8 +52,8 @@ class FrameAlgorithms(AlgorithmCalls["DataFrame"]):
             raise BadRequest(
                 f"DataFrames are made by Spark, not by '{request.engine}'", remedy="use `graph.algorithms`"
             )
-        found = self._graph.algorithms.run_on(self._chosen, algorithm, request)
+        found = self._graph.algorithms.run_on(self._choose_solver, algorithm, request)
         return self._spark.createDataFrame(found.table)
 
-    def _chosen(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
+    def _choose_solver(self, graph: OpenGraph, snapshot: Snapshot, engine: str) -> Solver:
         return self.solver("it was asked for")

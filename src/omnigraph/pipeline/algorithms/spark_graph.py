@@ -90,32 +90,32 @@ class SparkGraph:
         self._uri = uri
         self._snapshot = snapshot
         self._selection = selection
-        self.nodes = Numbering({name: self._ids(name) for name in selection.nodes})
+        self.nodes = Numbering({name: self._read_ids(name) for name in selection.nodes})
         if is_connect(spark) and self.nodes.count > MOST_NODES_OVER_CONNECT:
             raise BadRequest(
                 f"{self.nodes.count} nodes are more than go to a Spark Connect server at once",
                 remedy="stop the warm server, or name a master such as local[*] or spark://host:port",
             )
 
-    def _ids(self, type_name: str) -> pa.Array:
+    def _read_ids(self, type_name: str) -> pa.Array:
         rows = self._snapshot.rows(table_key("node", type_name), columns=[ID])
         return sort_ids(concat_ids(rows.column(ID)))[0]
 
     @contextmanager
-    def edges(self, arrangement: Arrangement) -> Iterator[SparkEdges]:
+    def arrange_edges(self, arrangement: Arrangement) -> Iterator[SparkEdges]:
         """The edges in blocks, there while the block lasts."""
         cores = SparkRunner(self._spark).cores
         many = max(1, -(-self._edge_count() // EDGES_OF_BLOCK))
         buckets = max(cores, many)
         # Each task of a corner has about nine parts in the square of the colours of all edges.
         colours = min(MOST_COLOURS, max(2 if cores > 1 else 1, int(3 * many**0.5)))
-        blocks = self._blocks(arrangement, buckets, colours).persist()
+        blocks = self._build_blocks(arrangement, buckets, colours).persist()
         try:
             yield SparkEdges(self._spark, blocks, self.nodes.count, colours)
         finally:
             blocks.unpersist()
 
-    def _blocks(self, arrangement: Arrangement, buckets: int, colours: int) -> DataFrame:
+    def _build_blocks(self, arrangement: Arrangement, buckets: int, colours: int) -> DataFrame:
         spark = self._spark
         places = len(list_corners(colours)) if arrangement.corners else buckets
         into = IntoBlocks(arrangement.distinct, self.nodes.count)
@@ -123,26 +123,26 @@ class SparkGraph:
         if sum(ids.nbytes for ids in self.nodes.ids.values()) <= BYTES_FOR_EVERY_TASK:
             straight = StraightToBlocks(self.nodes, placing)
             return reduce_buckets(
-                spark, fan_out(spark, self._pieces(arrangement), straight, BLOBS), into, BLOCKS, places
+                spark, fan_out(spark, self._plan_pieces(arrangement), straight, BLOBS), into, BLOCKS, places
             )
-        numbered = self._numbers(buckets)
-        raw = fan_out(spark, self._pieces(arrangement), BySource(arrangement.weight, buckets), BLOBS)
+        numbered = self._build_number_frame(buckets)
+        raw = fan_out(spark, self._plan_pieces(arrangement), BySource(arrangement.weight, buckets), BLOBS)
         half = reduce_buckets(spark, raw.union(numbered), ByTarget(buckets), BLOBS, buckets)
         whole = reduce_buckets(spark, half.union(numbered), placing, BLOBS, buckets)
         return reduce_buckets(spark, whole, into, BLOCKS, places)
 
-    def _numbers(self, buckets: int) -> DataFrame:
+    def _build_number_frame(self, buckets: int) -> DataFrame:
         wanted = arrow_schema(spark_schema(BLOBS))
         rows = pa.Table.from_batches(list(emit_numbers(self.nodes, buckets)), BLOBS)
         return self._spark.createDataFrame(rows.cast(wanted), spark_schema(BLOBS))
 
-    def _pieces(self, arrangement: Arrangement) -> list[Piece]:
+    def _plan_pieces(self, arrangement: Arrangement) -> list[Piece]:
         weight = [] if arrangement.weight is None else [arrangement.weight]
         found: list[Piece] = []
         for edge in self._selection.edges:
             scan = plan_scan(self._uri, self._snapshot, table_key("edge", edge.name), ["src", "dst", *weight])
             ends = (edge.name, edge.source, edge.target)
-            found += [Piece(scan, some, *ends) for some in scan.pieces()]
+            found += [Piece(scan, some, *ends) for some in scan.plan_pieces()]
         return found
 
     def _edge_count(self) -> int:

@@ -29,8 +29,8 @@ def change_fields(images: pa.Schema) -> list[pa.Field]:
 def change_columns(images: pa.Schema, pairs: RowPairs, portion: pa.Table) -> list[pa.Array]:
     """The values of these columns for some of the entities that differ."""
     was, now = (portion.column(side).is_valid().to_numpy() for side in (LEFT, RIGHT))
-    before = _rows(pairs.left, portion, LEFT, was)
-    after = _rows(pairs.right, portion, RIGHT, now)
+    before = _read_rows(pairs.left, portion, LEFT, was)
+    after = _read_rows(pairs.right, portion, RIGHT, now)
     ops = np.where(
         ~was,
         ChangeOperation.INSERT.value,
@@ -39,19 +39,19 @@ def change_columns(images: pa.Schema, pairs: RowPairs, portion: pa.Table) -> lis
     return [
         pa.array(ops.tolist(), pa.string()),
         portion.column(ID).combine_chunks(),
-        _changed(pairs, before, after, was, now),
-        _image(images, before, was),
-        _image(images, after, now),
+        _list_changed(pairs, before, after, was, now),
+        _build_images(images, before, was),
+        _build_images(images, after, now),
     ]
 
 
-def _rows(side: TableSide | None, portion: pa.Table, name: str, present: Mask) -> pa.Table:
+def _read_rows(side: TableSide | None, portion: pa.Table, name: str, present: Mask) -> pa.Table:
     if side is None:
         return pa.table({})
     return side.read_rows(row_ids(portion.filter(pa.array(present)), name))
 
 
-def _image(images: pa.Schema, rows: pa.Table, present: Mask) -> pa.Array:
+def _build_images(images: pa.Schema, rows: pa.Table, present: Mask) -> pa.Array:
     """Entities as structs, null where there is none."""
     if not rows.num_rows:
         return pa.nulls(len(present), pa.struct(list(images)))
@@ -65,7 +65,7 @@ def _image(images: pa.Schema, rows: pa.Table, present: Mask) -> pa.Array:
     return pa.StructArray.from_arrays(columns, fields=list(images), mask=pa.array(~present))
 
 
-def _changed(pairs: RowPairs, before: pa.Table, after: pa.Table, was: Mask, now: Mask) -> pa.Array:
+def _list_changed(pairs: RowPairs, before: pa.Table, after: pa.Table, was: Mask, now: Mask) -> pa.Array:
     """The names of what an update changed; nothing for other changes."""
     lengths = np.zeros(len(was), np.int64)
     names: list[str] = []

@@ -49,16 +49,16 @@ def diff_frame(spark: SparkSession, diff: Diff, wanted: ChangeFilter, key: str |
     if key is None:
         reducer = DiffBuckets(comparisons, wanted, OF_ALL_TYPES)
     else:
-        images = _images(comparisons.get(key) or diff.comparison(key))
+        images = _merge_image_columns(comparisons.get(key) or diff.comparison(key))
         reducer = DiffBuckets(comparisons, wanted, pa.schema(change_fields(images)), images)
-    parts = [part for one, comparison in comparisons.items() for part in comparison.parts(*_tags(one))]
+    parts = [part for one, comparison in comparisons.items() for part in comparison.parts(*_build_tags(one))]
     buckets = count_buckets(
         sum(one.estimate_rows() for one in comparisons.values()), SparkRunner(spark).cores
     )
     return map_reduce(spark, parts, partial(_emit_part, buckets), reducer, reducer.schema, buckets)
 
 
-def _tags(key: str) -> tuple[str, str]:
+def _build_tags(key: str) -> tuple[str, str]:
     return f"{LEFT} {key}", f"{RIGHT} {key}"
 
 
@@ -79,7 +79,7 @@ class DiffBuckets:
     def __call__(self, rows: Mapping[str, pa.Table]) -> Iterator[pa.RecordBatch]:
         """The changes, type by type, each by id."""
         for key, comparison in self.comparisons.items():
-            left, right = (rows.get(tag) for tag in _tags(key))
+            left, right = (rows.get(tag) for tag in _build_tags(key))
             if left is not None or right is not None:
                 yield from self._of_type(key, comparison.compare_bucket(left, right))
 
@@ -100,30 +100,30 @@ def _to_row(change: Change) -> dict[str, object]:
         "op": change.op.value,
         ID: change.id,
         "changed": list(change.changed),
-        "before": _json(change.before),
-        "after": _json(change.after),
+        "before": _image_to_json(change.before),
+        "after": _image_to_json(change.after),
     }
 
 
-def _json(image: EntityImage | None) -> str | None:
+def _image_to_json(image: EntityImage | None) -> str | None:
     return None if image is None else msgspec.json.encode(image.to_json()).decode()
 
 
-def _images(meeting: TableComparison) -> pa.Schema:
+def _merge_image_columns(meeting: TableComparison) -> pa.Schema:
     """The columns that either side has, but no Blobs; of two types of numbers the wider one."""
     found: dict[str, pa.DataType] = {}
     for side in (meeting.right, meeting.left):
-        for one in [] if side is None else _columns(side):
+        for one in [] if side is None else _list_columns(side):
             known = found.get(one.name)
-            found[one.name] = one.type if known is None else _wider(known, one.type)
+            found[one.name] = one.type if known is None else _choose_wider(known, one.type)
     return to_spark_types(pa.schema([pa.field(name, kind) for name, kind in found.items()]))
 
 
-def _columns(side: TableSide) -> list[pa.Field]:
+def _list_columns(side: TableSide) -> list[pa.Field]:
     stored = side.table.schema
     return [stored.field(name) for name in (*side.system, *side.types) if not is_blob(stored.field(name))]
 
 
-def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+def _choose_wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
     numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (one, other))
     return other if numbers and other.bit_width > one.bit_width else one

@@ -18,7 +18,7 @@ from omnigraph import failpoints
 from omnigraph.errors import PipelineMovedToCluster
 from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import hold_lease
-from omnigraph.pipeline.declared.records import FOLDER, Ledger, OpenStore, RunRecord, reading
+from omnigraph.pipeline.declared.records import FOLDER, Ledger, OpenStore, RunRecord, report_invalid_record
 from omnigraph.storage.location import Location
 from omnigraph.storage.stores import open_store
 
@@ -40,7 +40,7 @@ def hold_ledger(pipeline: Pipeline, run_id: str, open_store: OpenStore = open_st
         if pipeline.cluster is None:
             _refuse_moved(ledger)
         else:
-            _adopt(pipeline, _beside_target(pipeline, open_store), ledger, run_id)
+            _adopt_records(pipeline, _beside_target(pipeline, open_store), ledger, run_id)
         yield ledger
 
 
@@ -54,7 +54,7 @@ def _refuse_moved(ledger: Ledger) -> None:
         raise PipelineMovedToCluster(ledger.pipeline, mark["cluster"], (ledger.place / _MARK).uri)
 
 
-def _adopt(pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str) -> None:
+def _adopt_records(pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str) -> None:
     mark = _read_mark(before)
     if mark is not None and mark["status"] == "moved":
         return
@@ -62,16 +62,16 @@ def _adopt(pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str) -> N
     with hold_lease(before, run_id):
         _write_mark(before, pipeline.home, "moving")
         failpoints.reach(failpoints.PIPELINE_BEFORE_ADOPTION)
-        runs, reached = before.runs(), before.checkpoint()
+        runs, reached = before.list_runs(), before.read_checkpoint()
         graphs = _match_names({*reached, *(name for one in runs for name in one.targets)}, pipeline)
         for record in runs:
-            ledger.copy_run(_rename(record, graphs))
+            ledger.copy_run(_rename_targets(record, graphs))
         ledger.add_checkpoint({graphs.get(name, name): sources for name, sources in reached.items()})
         failpoints.reach(failpoints.PIPELINE_AFTER_ADOPTION)
         _write_mark(before, pipeline.home, "moved")
 
 
-def _rename(record: RunRecord, graphs: Mapping[str, str]) -> RunRecord:
+def _rename_targets(record: RunRecord, graphs: Mapping[str, str]) -> RunRecord:
     """The record with the names that targets have in the cluster, and the former ones inside."""
     return replace(
         record,
@@ -91,7 +91,7 @@ def _match_names(names: Collection[str], pipeline: Pipeline) -> dict[str, str]:
     found = {}
     for target in pipeline.into:
         alike = [name for name in names if _may_name(_place_in(name), target.uri)]
-        exact = [name for name in alike if _agrees(_place_in(name), target.uri)]
+        exact = [name for name in alike if _matches_folders(_place_in(name), target.uri)]
         for name in exact if len(alike) > 1 else alike:
             found[name] = target.name
     return found
@@ -111,7 +111,7 @@ def _may_name(place: str, uri: str) -> bool:
     return given.path.resolve() == Path(uri).resolve()
 
 
-def _agrees(place: str, uri: str) -> bool:
+def _matches_folders(place: str, uri: str) -> bool:
     """Whether a place that can be that of a graph also has the folders of it, as far as it names any."""
     parts = tuple(part for part in PurePosixPath(normpath(place)).parts if part != "..")
     return not _is_relative(place) or PurePosixPath(uri).parts[-len(parts) :] == parts
@@ -124,7 +124,7 @@ def _is_relative(place: str) -> bool:
 def _read_mark(ledger: Ledger) -> dict[str, str] | None:
     at = ledger.place / _MARK
     text = ledger.objects.read_text_if_exists(at)
-    with reading(at):
+    with report_invalid_record(at):
         found = None if text is None else json.loads(text)
         return None if found is None else {name: str(found[name]) for name in ("cluster", "status")}
 

@@ -41,7 +41,7 @@ Bounds = Mapping[str, SourceRecord]
 class Extract(Protocol):
     """Reads sources and makes rows of them."""
 
-    def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
+    def find_bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
         """Up to where sources are to be read; what is known of them already stays.
 
         `reached` has what each target has of each source.
@@ -52,7 +52,7 @@ class Extract(Protocol):
         """Remove what is kept of sources between their uses."""
         ...
 
-    def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> AbstractContextManager[Batch]:
+    def open_batch(self, target: Destination, graph: Graph, bounds: Bounds) -> AbstractContextManager[Batch]:
         """The rows of a target as files, there while the block lasts."""
         ...
 

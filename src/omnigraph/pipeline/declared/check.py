@@ -36,7 +36,7 @@ from omnigraph.pipeline.declared.declaration import (
     GraphSource,
     Pipeline,
 )
-from omnigraph.pipeline.declared.members import Problem, Problems, report
+from omnigraph.pipeline.declared.members import Problem, Problems, build_problem
 from omnigraph.pipeline.declared.sql import plain_cast
 from omnigraph.pipeline.table_scan import resolve_table
 
@@ -81,7 +81,7 @@ def catalog_of(target: Destination) -> Catalog:
     try:
         with graph.open(target.uri, read_only=True) as opened:
             if target.branch not in opened.branches:
-                raise report(
+                raise build_problem(
                     PipelineTargetMissing,
                     target.place,
                     f"graph '{target.graph}' has no branch '{target.branch}'",
@@ -89,12 +89,12 @@ def catalog_of(target: Destination) -> Catalog:
                 )
             return opened.schema
     except GraphNotFound as absent:
-        raise report(PipelineTargetMissing, target.place, absent.message, absent.remedy) from None
+        raise build_problem(PipelineTargetMissing, target.place, absent.message, absent.remedy) from None
 
 
 def check_map(target: Destination, catalog: Catalog) -> list[PipelineInvalid]:
     """Everything in a map that the schema of its graph does not allow."""
-    return [problem for entry in target.map for problem in _EntryCheck(entry, catalog).problems()]
+    return [problem for entry in target.map for problem in _EntryCheck(entry, catalog).find_problems()]
 
 
 def arrow_type(name: str) -> pa.DataType | None:
@@ -108,7 +108,7 @@ def arrow_type(name: str) -> pa.DataType | None:
 def _check_files(source: FileSource) -> None:
     if not source.path or "://" in source.path or _PATTERN.search(source.path) or Path(source.path).exists():
         return
-    raise report(
+    raise build_problem(
         PipelineFileMissing,
         source.place,
         f"source '{source.name}': there is nothing at '{source.path}'",
@@ -125,9 +125,9 @@ def _check_graph(source: GraphSource) -> None:
             for name in source.types:
                 resolve_table(snapshot, name)
     except GraphNotFound as absent:
-        raise report(PipelineFileMissing, source.place, absent.message, absent.remedy) from None
+        raise build_problem(PipelineFileMissing, source.place, absent.message, absent.remedy) from None
     except BadRequest as wrong:
-        raise report(PipelineTypeUnknown, source.place, wrong.message, wrong.remedy) from None
+        raise build_problem(PipelineTypeUnknown, source.place, wrong.message, wrong.remedy) from None
 
 
 def check_types(source: GraphSource, catalog: Catalog) -> list[PipelineInvalid]:
@@ -135,7 +135,7 @@ def check_types(source: GraphSource, catalog: Catalog) -> list[PipelineInvalid]:
     known = {*catalog.nodes, *catalog.edges}
     known |= {f"node:{name}" for name in catalog.nodes} | {f"edge:{name}" for name in catalog.edges}
     return [
-        report(
+        build_problem(
             PipelineTypeUnknown,
             source.place,
             f"graph '{source.name_of_graph}' has no type '{shorten_legibly(name)}'",
@@ -151,32 +151,32 @@ class _EntryCheck:
     entry: EntityMap
     catalog: Catalog
 
-    def problems(self) -> list[PipelineInvalid]:
-        owner = self._owner()
+    def find_problems(self) -> list[PipelineInvalid]:
+        owner = self._find_type()
         if owner is None:
             known = sorted(self.catalog.edges if self.entry.kind == EDGE else self.catalog.nodes)
             return [
-                self._wrong(
+                self._build_problem(
                     PipelineTypeUnknown,
                     f"there is no {self.entry.kind} type '{shorten_legibly(self.entry.type)}'",
                     f"it may be: {', '.join(known)}",
                 )
             ]
-        found = [*self._unknown(owner), *self._unmapped(owner), *self._casts(owner)]
-        return [*found, *self._ends(owner)] if isinstance(owner, EdgeType) else found
+        found = [*self._find_unknown(owner), *self._find_unmapped(owner), *self._check_casts(owner)]
+        return [*found, *self._check_ends(owner)] if isinstance(owner, EdgeType) else found
 
-    def _owner(self) -> NodeType | EdgeType | None:
+    def _find_type(self) -> NodeType | EdgeType | None:
         kinds_of: dict[str, NodeType] | dict[str, EdgeType] = (
             dict(self.catalog.edges) if self.entry.kind == EDGE else dict(self.catalog.nodes)
         )
         return kinds_of.get(self.entry.type)
 
-    def _wrong(self, kind: Problem, message: str, remedy: str | None = None) -> PipelineInvalid:
-        return report(kind, self.entry.place, message, remedy)
+    def _build_problem(self, kind: Problem, message: str, remedy: str | None = None) -> PipelineInvalid:
+        return build_problem(kind, self.entry.place, message, remedy)
 
-    def _unknown(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
+    def _find_unknown(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
         return [
-            self._wrong(
+            self._build_problem(
                 PipelinePropertyUnknown,
                 f"{self.entry.kind} type '{owner.name}' has no property '{shorten_legibly(name)}'",
                 f"it has: {', '.join(owner.properties)}",
@@ -185,7 +185,7 @@ class _EntryCheck:
             if name not in owner.properties
         ]
 
-    def _unmapped(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
+    def _find_unmapped(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
         mapped = dict(self.entry.properties)
         keys = owner.key if isinstance(owner, NodeType) else ()
         found = []
@@ -194,44 +194,44 @@ class _EntryCheck:
                 continue
             label = f"'{name}' of {self.entry.kind} type '{owner.name}'"
             if name in keys:
-                found.append(self._wrong(PipelineKeyUnmapped, f"key property {label} is not mapped"))
+                found.append(self._build_problem(PipelineKeyUnmapped, f"key property {label} is not mapped"))
             elif not declared.type.nullable:
                 found.append(
-                    self._wrong(
+                    self._build_problem(
                         PipelineRequiredUnmapped, f"property {label} must have a value and is not mapped"
                     )
                 )
         return found
 
-    def _casts(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
+    def _check_casts(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
         """Plain casts show their type without Spark; others are checked when Spark analyses them."""
         found = []
         for name, expression in self.entry.properties:
-            given = self._cast(expression)
+            given = self._find_cast_type(expression)
             if given is None or name not in owner.properties:
                 continue
             wanted = owner.properties[name].type
             if not is_convertible(given, wanted):
                 found.append(
-                    self._wrong(
+                    self._build_problem(
                         PipelinePropertyType,
                         f"property '{name}' of type '{owner.name}' is {wanted}, not {plain_cast(expression)}",
                     )
                 )
         return found
 
-    def _ends(self, owner: EdgeType) -> list[PipelineInvalid]:
+    def _check_ends(self, owner: EdgeType) -> list[PipelineInvalid]:
         found = []
         for end, expression, node in (
             ("src", self.entry.src, owner.source),
             ("dst", self.entry.dst, owner.target),
         ):
-            given = None if expression is None else self._cast(expression)
+            given = None if expression is None else self._find_cast_type(expression)
             if given is None or kinds.is_string(given):
                 continue
             if not (kinds.is_integer(given) and self._has_integer_ids(node)):
                 found.append(
-                    self._wrong(
+                    self._build_problem(
                         PipelineEndpointType, f"`{end}` of edge type '{owner.name}' is no id of a '{node}'"
                     )
                 )
@@ -241,6 +241,6 @@ class _EntryCheck:
         owner = self.catalog.nodes[node]
         return len(owner.key) == 1 and owner.properties[owner.key[0]].type.scalar in INTEGERS
 
-    def _cast(self, expression: str) -> pa.DataType | None:
+    def _find_cast_type(self, expression: str) -> pa.DataType | None:
         name = plain_cast(expression)
         return None if name is None else arrow_type(name)

@@ -79,7 +79,7 @@ class GraphSource:
     place: Place = field(default=Place(""), compare=False)
     watermark: None = None
 
-    def views(self) -> dict[str, str]:
+    def list_views(self) -> dict[str, str]:
         """The type behind each view: one type has the name of the source, several have theirs behind it."""
         if len(self.types) == 1:
             return {self.name: self.types[0]}
@@ -117,7 +117,7 @@ class EntityMap:
         """The table of the type."""
         return table_key(self.kind, self.type)
 
-    def columns(self) -> dict[str, str]:
+    def map_columns(self) -> dict[str, str]:
         """All expressions by the column they make."""
         ends = {"id": self.id, "src": self.src, "dst": self.dst}
         return {**{name: text for name, text in ends.items() if text is not None}, **dict(self.properties)}
@@ -188,7 +188,7 @@ class SparkNeeds:
     conf: tuple[tuple[str, str], ...] = ()
     packages: tuple[str, ...] = ()
 
-    def settings(self) -> dict[str, str]:
+    def list_settings(self) -> dict[str, str]:
         """The settings of a session that is made for it."""
         packages = {"spark.jars.packages": ",".join(self.packages)} if self.packages else {}
         return {**packages, **dict(self.conf)}
@@ -226,14 +226,14 @@ class Pipeline:
         """What keeps the records of runs: the cluster, or the graph that is the first target of a file."""
         return self.into[0].uri if self.cluster is None else self.cluster.uri
 
-    def views(self) -> list[str]:
+    def list_views(self) -> list[str]:
         """Every view there is, in the order they are made."""
         made: list[str] = []
         for source in self.sources:
-            made += source.views() if isinstance(source, GraphSource) else [source.name]
+            made += source.list_views() if isinstance(source, GraphSource) else [source.name]
         return [*made, *(transform.view for transform in self.transforms)]
 
 
-def canonical(value: Mapping[str, Any]) -> str:
+def to_canonical_json(value: Mapping[str, Any]) -> str:
     """A text that is equal for equal values, whatever their order."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

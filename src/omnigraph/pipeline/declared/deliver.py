@@ -19,7 +19,7 @@ from omnigraph.pipeline.declared.declaration import (
     OnConflict,
     Pipeline,
     Strategy,
-    canonical,
+    to_canonical_json,
 )
 from omnigraph.pipeline.declared.records import Journal, Ledger, Reached, SourceRecord, Step
 
@@ -46,8 +46,8 @@ class Delivery:
     def deliver(self) -> None:
         """Deliver the rows to the target; a failure is recorded and stops no other target."""
         try:
-            with self.extract.batch(self.target, self.graph, self.bounds()) as batch:
-                self._stage(batch)
+            with self.extract.open_batch(self.target, self.graph, self.find_bounds()) as batch:
+                self._record_staged(batch)
                 failpoints.reach(failpoints.PIPELINE_AFTER_STAGE)
                 if not batch.total or self._has_landed(batch):
                     self.journal.move(self.name, status=Step.SKIPPED)
@@ -59,26 +59,26 @@ class Delivery:
         except PipelineRunLost:
             raise
         except OmnigraphError as failure:
-            if self.journal.target(self.name).status.is_landed:
+            if self.journal.find_target(self.name).status.is_landed:
                 # The rows are there; the next run does what is left.
                 raise
-            self.fail(failure)
+            self.record_failure(failure)
 
-    def bounds(self) -> dict[str, SourceRecord]:
+    def find_bounds(self) -> dict[str, SourceRecord]:
         """Return what this target gets: after what it has, up to what the run reads."""
-        return bounds_of(self.pipeline, self.journal.record.sources, self._reached())
+        return bounds_of(self.pipeline, self.journal.record.sources, self._read_checkpoint())
 
-    def reached(self) -> dict[str, str]:
+    def read_watermarks(self) -> dict[str, str]:
         """Return the watermark up to which the target has each source."""
         watched = self.pipeline.checkpoint is CheckpointKind.WATERMARK
-        return {name: one.upper for name, one in self._reached().items()} if watched else {}
+        return {name: one.upper for name, one in self._read_checkpoint().items()} if watched else {}
 
-    def _reached(self) -> Mapping[str, Reached]:
-        return {} if self.journal.record.full_refresh else self.ledger.checkpoint().get(self.name, {})
+    def _read_checkpoint(self) -> Mapping[str, Reached]:
+        return {} if self.journal.record.full_refresh else self.ledger.read_checkpoint().get(self.name, {})
 
     def merge(self) -> None:
         """Merge the staging branch into the target branch; the record already says `merging`."""
-        before = self.journal.target(self.name)
+        before = self.journal.find_target(self.name)
         assert before.staging_branch is not None
         done = self.graph.merge(
             before.staging_branch, into=self.target.branch, actor=self.journal.record.actor
@@ -95,7 +95,7 @@ class Delivery:
 
     def drop_staging_branch(self) -> None:
         """Remove the staging branch, if there is one."""
-        branch = self.journal.target(self.name).staging_branch
+        branch = self.journal.find_target(self.name).staging_branch
         if branch is None:
             return
         if branch in self.graph.branches:
@@ -118,10 +118,10 @@ class Delivery:
             self.ledger.advance(self.name, reached, run_id)
         failpoints.reach(failpoints.PIPELINE_AFTER_CHECKPOINT)
 
-    def fail(self, failure: OmnigraphError) -> None:
+    def record_failure(self, failure: OmnigraphError) -> None:
         """Record the failure, and remove the staging branch unless it is kept for inspection."""
         error = {"code": failure.code, "message": self.extract.redact(failure.message)}
-        if self.journal.target(self.name).status is Step.MERGING and may_have_landed(failure):
+        if self.journal.find_target(self.name).status is Step.MERGING and may_have_landed(failure):
             # Recovery may still finish the merge: the next run checks the history of the target.
             self.journal.move(self.name, error=error, retryable=True)
             return
@@ -133,9 +133,9 @@ class Delivery:
         if not (conflict and self.target.on_conflict is OnConflict.KEEP_BRANCH):
             self.drop_staging_branch()
 
-    def _stage(self, batch: Batch) -> None:
+    def _record_staged(self, batch: Batch) -> None:
         record = self.journal.record
-        key = self._key(batch, self.name, record.definition_digest)
+        key = self._compute_key(batch, self.name, record.definition_digest)
         self.journal.save(
             replace(
                 record.with_target(
@@ -147,11 +147,11 @@ class Delivery:
                     error=None,
                     retryable=False,
                 ),
-                diagnostics=(*record.diagnostics, *self._warnings(batch)),
+                diagnostics=(*record.diagnostics, *self._list_warnings(batch)),
             )
         )
 
-    def _warnings(self, batch: Batch) -> list[Mapping[str, str]]:
+    def _list_warnings(self, batch: Batch) -> list[Mapping[str, str]]:
         if self.target.mode is not LoadMode.OVERWRITE:
             return []
         return [
@@ -165,10 +165,10 @@ class Delivery:
             if not rows
         ]
 
-    def _key(self, batch: Batch, target: str, definition: str) -> str:
+    def _compute_key(self, batch: Batch, target: str, definition: str) -> str:
         """Equal for the same rows of the same bounds, for one target and definition."""
-        bounds = {name: (one.lower, one.upper, one.snapshot) for name, one in self.bounds().items()}
-        parts = ("pipeline", self.pipeline.name, target, definition, canonical(bounds), batch.content)
+        bounds = {name: (one.lower, one.upper, one.snapshot) for name, one in self.find_bounds().items()}
+        parts = ("pipeline", self.pipeline.name, target, definition, to_canonical_json(bounds), batch.content)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _has_landed(self, batch: Batch) -> bool:
@@ -179,16 +179,18 @@ class Delivery:
         """
         if self.target.mode is not LoadMode.APPEND or self.journal.record.full_refresh:
             return False
-        for run in self.ledger.runs():
+        for run in self.ledger.list_runs():
             one = run.targets.get(self.name)
             if one is None or not one.status.is_landed:
                 continue
-            if one.idempotency_key == self._key(batch, one.recorded_as or self.name, run.definition_digest):
+            if one.idempotency_key == self._compute_key(
+                batch, one.recorded_as or self.name, run.definition_digest
+            ):
                 return True
         return False
 
     def _write_directly(self, batch: Batch) -> None:
-        self.journal.move(self.name, status=Step.WRITING, base_head=self._head())
+        self.journal.move(self.name, status=Step.WRITING, base_head=self._find_head())
         done = self.graph.load(
             batch.files, mode="merge", branch=self.target.branch, actor=self.journal.record.actor
         )
@@ -197,11 +199,11 @@ class Delivery:
 
     def _write_on_branch(self, batch: Batch) -> None:
         # A name of its own for each attempt: one that was taken for dead can only touch its own branch.
-        first = self.journal.target(self.name).base_head is None
+        first = self.journal.find_target(self.name).base_head is None
         attempt = self.journal.record.run_id if first else new_id()
         branch = staging_branch(self.pipeline, attempt)
         self.journal.move(
-            self.name, status=Step.WRITING, staging_branch=branch, base_head=self._head(), commit_ids=()
+            self.name, status=Step.WRITING, staging_branch=branch, base_head=self._find_head(), commit_ids=()
         )
         done = self.graph.load(
             batch.files,
@@ -214,7 +216,7 @@ class Delivery:
         self.journal.move(self.name, status=Step.MERGING, commit_ids=commits)
         self.merge()
 
-    def _head(self) -> str:
+    def _find_head(self) -> str:
         return self.graph.snapshot(self.target.branch).id
 
 

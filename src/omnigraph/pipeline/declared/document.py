@@ -26,10 +26,10 @@ def encode_document(
     declared = {
         "sources": dict(sources),
         "transforms": [{"view": one.view, "query": one.sql} for one in pipeline.transforms],
-        "into": [_destination(one) for one in pipeline.into],
+        "into": [_destination_to_json(one) for one in pipeline.into],
         "params": dict(pipeline.params),
         "checkpoint": pipeline.checkpoint.value,
-        "spark": _spark(pipeline.spark),
+        "spark": _needs_to_json(pipeline.spark),
     }
     kept = {name: value for name, value in declared.items() if value}
     whole: dict[str, Any] = {"version": 1, "pipelines": {pipeline.name: kept}}
@@ -43,30 +43,32 @@ def decode_document(text: str, shown: str) -> Node:
     return Node(to_yaml_value(json.loads(text)), "", shown)
 
 
-def _destination(target: Destination) -> dict[str, Any]:
+def _destination_to_json(target: Destination) -> dict[str, Any]:
     return {
         "graph": target.graph,
         "mode": target.mode.value,
         "branch": target.branch,
         "strategy": target.strategy.value,
         "on_conflict": target.on_conflict.value,
-        "map": _map(target.map),
+        "map": _map_to_json(target.map),
     }
 
 
-def _map(entries: Sequence[EntityMap]) -> dict[str, Any]:
+def _map_to_json(entries: Sequence[EntityMap]) -> dict[str, Any]:
     kinds = {"nodes": NODE, "edges": EDGE}
-    found = {name: [_entry(one) for one in entries if one.kind == kind] for name, kind in kinds.items()}
+    found = {
+        name: [_entry_to_json(one) for one in entries if one.kind == kind] for name, kind in kinds.items()
+    }
     return {name: one for name, one in found.items() if one}
 
 
-def _entry(entry: EntityMap) -> dict[str, Any]:
+def _entry_to_json(entry: EntityMap) -> dict[str, Any]:
     names = ("type", "view", "where", "id", "src", "dst")
     found: dict[str, Any] = {name: getattr(entry, name) for name in names}
     found["properties"] = dict(entry.properties)
     return {name: value for name, value in found.items() if value}
 
 
-def _spark(needs: SparkNeeds) -> dict[str, Any]:
+def _needs_to_json(needs: SparkNeeds) -> dict[str, Any]:
     found = {"master": needs.master, "conf": dict(needs.conf), "packages": list(needs.packages)}
     return {name: value for name, value in found.items() if value}

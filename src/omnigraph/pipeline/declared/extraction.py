@@ -24,7 +24,7 @@ from omnigraph.pipeline.declared.declaration import (
     Parameter,
     Pipeline,
     Watermark,
-    canonical,
+    to_canonical_json,
 )
 from omnigraph.pipeline.declared.newest_rows import (
     WATERMARK,
@@ -37,7 +37,7 @@ from omnigraph.pipeline.declared.secrets import Secrets
 from omnigraph.pipeline.declared.source_frames import SourceFrames
 from omnigraph.pipeline.declared.statement_errors import StatementErrors
 from omnigraph.pipeline.fan_out import arrow_schema, map_partitions
-from omnigraph.pipeline.frame_spool import PARTS, Stage, loadable
+from omnigraph.pipeline.frame_spool import PARTS, Stage, to_loadable
 from omnigraph.pipeline.sql_guard import sql_guard
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class SparkExtract:
         """Return a text without secrets."""
         return self._secrets.redact(text)
 
-    def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
-        """Return what is read of each source, once for a run; see `SourceFrames.bounds`."""
-        return self._sources.bounds(known, reached)
+    def find_bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> Bounds:
+        """Return what is read of each source, once for a run; see `SourceFrames.find_bounds`."""
+        return self._sources.find_bounds(known, reached)
 
     def unread_bounds(self) -> Bounds:
         """Return bounds for which no row is read."""
@@ -85,9 +85,9 @@ class SparkExtract:
         self._sources.release()
 
     @contextmanager
-    def batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
+    def open_batch(self, target: Destination, graph: Graph, bounds: Bounds) -> Iterator[Batch]:
         """The rows of all types of a target, written by tasks into its place for loads under way."""
-        frames = self.frames(target, graph.schema, bounds)
+        frames = self.build_frames(target, graph.schema, bounds)
         with ExitStack() as stages:
             files: list[PassedRows] = []
             rows: dict[str, int] = {}
@@ -95,13 +95,13 @@ class SparkExtract:
             for key, frame in frames.items():
                 stage = Stage(graph.uri, new_id(), key)
                 stages.callback(stage.clear)
-                found = self._staged(frame, stage)
+                found = self._stage_frame(frame, stage)
                 rows[key] = found.rows
                 contents[key] = found.content
                 files += found.files
-            yield Batch(tuple(files), rows, hashlib.sha256(canonical(contents).encode()).hexdigest())
+            yield Batch(tuple(files), rows, hashlib.sha256(to_canonical_json(contents).encode()).hexdigest())
 
-    def counts(self, frames: Mapping[str, DataFrame]) -> dict[str, int]:
+    def count_rows(self, frames: Mapping[str, DataFrame]) -> dict[str, int]:
         """How many rows each type would get."""
         from pyspark.sql import functions as sql
 
@@ -114,48 +114,48 @@ class SparkExtract:
             counts[key] = int(found["n"])
         return counts
 
-    def frames(self, target: Destination, catalog: Catalog, bounds: Bounds) -> dict[str, DataFrame]:
+    def build_frames(self, target: Destination, catalog: Catalog, bounds: Bounds) -> dict[str, DataFrame]:
         """A DataFrame for each type of a target, with its columns checked; no rows are read."""
         self._make_views(bounds)
         problems: list[PipelineInvalid] = []
         found: dict[str, DataFrame] = {}
         for key, entries in target.by_table().items():
-            parts = [self._mapped(entry, target.mode, catalog) for entry in entries]
+            parts = [self._apply_mapping(entry, target.mode, catalog) for entry in entries]
             found[key] = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-            problems += _unfit(found[key], entries[0], catalog)
+            problems += _find_unfit(found[key], entries[0], catalog)
         if problems:
             raise PipelineInvalid.of(problems)
         return found
 
     def _make_views(self, bounds: Bounds) -> None:
         self._sources.make_views(bounds)
-        views, transforms = self._pipeline.views(), self._pipeline.transforms
+        views, transforms = self._pipeline.list_views(), self._pipeline.transforms
         for number, transform in enumerate(transforms, len(views) - len(transforms)):
             earlier = views[:number]
             with self._errors.report_mistakes(transform.place, f"view '{transform.view}'"):
-                text = self._guard.query(transform.sql, earlier)
+                text = self._guard.check_query(transform.sql, earlier)
                 made = self._spark.sql(text, args=self._params or None)
                 made.schema  # noqa: B018 - a server analyses lazily
-                self._guard.frame(made, earlier)
+                self._guard.check_frame(made, earlier)
                 made.createOrReplaceTempView(transform.view)
 
     # --- maps -------------------------------------------------------------------------------------
 
-    def _mapped(self, entry: EntityMap, mode: LoadMode, catalog: Catalog) -> DataFrame:
+    def _apply_mapping(self, entry: EntityMap, mode: LoadMode, catalog: Catalog) -> DataFrame:
         from pyspark.sql import functions as sql
 
         with self._errors.report_mistakes(entry.place, f"{entry.kind} type '{entry.type}'"):
-            known = self._pipeline.views()
+            known = self._pipeline.list_views()
             view = self._spark.table(entry.view)
             if entry.where is not None:
-                view = view.where(sql.expr(self._guard.expression(entry.where, known)))
+                view = view.where(sql.expr(self._guard.check_expression(entry.where, known)))
             columns = [
-                sql.expr(self._guard.expression(text, known)).alias(name)
-                for name, text in entry.columns().items()
+                sql.expr(self._guard.check_expression(text, known)).alias(name)
+                for name, text in entry.map_columns().items()
             ]
-            self._guard.frame(view.select(*columns), known)
+            self._guard.check_frame(view.select(*columns), known)
             newest = self._watermark_of(view) if mode is LoadMode.MERGE else None
-            ids = _identity(entry, catalog)
+            ids = _list_identity_columns(entry, catalog)
             if newest is None or not ids:
                 made = view.select(*columns)
             else:
@@ -171,7 +171,7 @@ class SparkExtract:
         marks = [source.watermark for source in self._pipeline.sources if source.watermark is not None]
         return next((mark for mark in marks if mark.column in view.columns), None)
 
-    def _staged(self, frame: DataFrame, stage: Stage) -> _Staged:
+    def _stage_frame(self, frame: DataFrame, stage: Stage) -> _Staged:
         from pyspark.sql import Observation
         from pyspark.sql import functions as sql
 
@@ -194,7 +194,7 @@ class SparkExtract:
         totals = seen.get
         refuse_ties(stage.key, totals)
         content = f"{rows}:{totals['h1']}:{totals['h2']}:{rows_only.schema.simpleString()}"
-        return _Staged(stage.files(parts, arrow_schema(rows_only.schema)), rows, content)
+        return _Staged(stage.list_files(parts, arrow_schema(rows_only.schema)), rows, content)
 
 
 class _Staged:
@@ -222,16 +222,16 @@ def _own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
     return made
 
 
-def _identity(entry: EntityMap, catalog: Catalog) -> list[str]:
+def _list_identity_columns(entry: EntityMap, catalog: Catalog) -> list[str]:
     """The columns by which rows are the same entity."""
     if entry.kind == "node" and (key := catalog.nodes[entry.type].key):
         return list(key)
     return ["id"] if entry.id is not None else []
 
 
-def _unfit(frame: DataFrame, entry: EntityMap, catalog: Catalog) -> list[PipelineInvalid]:
+def _find_unfit(frame: DataFrame, entry: EntityMap, catalog: Catalog) -> list[PipelineInvalid]:
     """Columns of which no value fits their property."""
-    shape = loadable(arrow_schema(without_marks(frame).schema).empty_table()).schema
+    shape = to_loadable(arrow_schema(without_marks(frame).schema).empty_table()).schema
     bound = bind_columns(f"view '{entry.view}'", entry.key, shape.names, shape.types, NO_ENTRY, catalog)
     return [
         PipelinePropertyType(

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import new_id
 from omnigraph.errors import BadRequest, PipelineRunInProgress
-from omnigraph.pipeline.declared.records import Ledger, now, reading
+from omnigraph.pipeline.declared.records import Ledger, format_now, report_invalid_record
 from omnigraph.storage.locks import HeldLocks
 
 _held_here: set[str] = set()
@@ -48,14 +48,14 @@ class Lease:
 @contextmanager
 def hold_lease(ledger: Ledger, run_id: str) -> Iterator[Lease]:
     """Hold the lease of a pipeline; take over the lease of a dead process."""
-    lease = Lease(new_id(), run_id, socket.gethostname(), os.getpid(), now())
+    lease = Lease(new_id(), run_id, socket.gethostname(), os.getpid(), format_now())
     _held_here.add(lease.lease_id)
     try:
-        _take(ledger, lease)
+        _take_lease(ledger, lease)
         try:
             yield lease
         finally:
-            _release(ledger, lease.lease_id)
+            _release_lease(ledger, lease.lease_id)
     finally:
         _held_here.discard(lease.lease_id)
 
@@ -64,7 +64,7 @@ def read_lease(ledger: Ledger) -> Lease | None:
     """Return the current lease, even that of a dead process."""
     at = ledger.place / "lease.json"
     text = ledger.objects.read_text_if_exists(at)
-    with reading(at):
+    with report_invalid_record(at):
         return None if text is None else Lease(**json.loads(text))
 
 
@@ -74,12 +74,12 @@ def force_unlock(ledger: Ledger, lease_id: str) -> Lease:
     if found is None or found.lease_id != lease_id:
         held = "it is not held" if found is None else f"the current lease is '{found.lease_id}'"
         raise BadRequest(f"pipeline '{ledger.pipeline}' has no lease '{lease_id}'; {held}")
-    _release(ledger, lease_id)
+    _release_lease(ledger, lease_id)
     return found
 
 
-def _take(ledger: Ledger, lease: Lease) -> None:
-    with _locked(ledger):
+def _take_lease(ledger: Ledger, lease: Lease) -> None:
+    with _hold_lock(ledger):
         found = read_lease(ledger)
         if found is not None and not found.is_dead():
             raise PipelineRunInProgress(
@@ -88,13 +88,13 @@ def _take(ledger: Ledger, lease: Lease) -> None:
         ledger.objects.write_text(ledger.place / "lease.json", json.dumps(asdict(lease), indent=1))
 
 
-def _release(ledger: Ledger, lease_id: str) -> None:
-    with _locked(ledger):
+def _release_lease(ledger: Ledger, lease_id: str) -> None:
+    with _hold_lock(ledger):
         found = read_lease(ledger)
         if found is not None and found.lease_id == lease_id:
             ledger.objects.delete(ledger.place / "lease.json")
 
 
-def _locked(ledger: Ledger) -> HeldLocks:
+def _hold_lock(ledger: Ledger) -> HeldLocks:
     """Hold the lock of the pipeline briefly; branch names have no colon, so it is not the lock of one."""
     return ledger.locks.hold([f"pipeline:{ledger.pipeline}"])

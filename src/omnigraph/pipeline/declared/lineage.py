@@ -23,7 +23,7 @@ def record_lineage(pipeline: Pipeline, journal: Journal) -> Iterator[None]:
             if target.status is Step.SUCCEEDED:
                 run.wrote(uris[name], target.commit_id, target.nodes, target.edges)
         if journal.record.status is not Status.SUCCEEDED:
-            run.failure = journal.record.failure()
+            run.failure = journal.record.describe_failure()
 
 
 def _input_name(source: Source) -> str:

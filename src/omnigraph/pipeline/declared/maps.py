@@ -22,14 +22,14 @@ def read_map(node: Node) -> tuple[EntityMap, ...]:
     problems, found = Problems(), list[EntityMap]()
     for name, kind in (("nodes", NODE), ("edges", EDGE)):
         if name in members:
-            found += problems.each(members[name].items(), partial(_mapped, kind=kind))
+            found += problems.read_each(members[name].items(), partial(_read_entry, kind=kind))
     problems.raise_if_any()
     if not found:
         node.refuse("needs `nodes` or `edges` with at least one entry")
     return tuple(found)
 
 
-def _mapped(node: Node, kind: EntityKind) -> EntityMap:
+def _read_entry(node: Node, kind: EntityKind) -> EntityMap:
     members = node.members(_NODE_MEMBERS if kind == NODE else _EDGE_MEMBERS, ["type", "view"])
     for end in ("src", "dst"):
         if kind == EDGE and end not in members:
@@ -39,7 +39,7 @@ def _mapped(node: Node, kind: EntityKind) -> EntityMap:
         if name in SYSTEM_COLUMNS[kind]:
             members["properties"].refuse(f"must not have '{name}'", "write it beside `properties`")
 
-    def text(name: str) -> str | None:
+    def read_text(name: str) -> str | None:
         return members[name].text() if name in members else None
 
     return EntityMap(
@@ -47,9 +47,9 @@ def _mapped(node: Node, kind: EntityKind) -> EntityMap:
         members["type"].text(),
         members["view"].text(),
         properties,
-        text("where"),
-        text("id"),
-        text("src"),
-        text("dst"),
+        read_text("where"),
+        read_text("id"),
+        read_text("src"),
+        read_text("dst"),
         node.place,
     )

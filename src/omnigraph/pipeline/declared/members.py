@@ -26,7 +26,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 Problem = type[PipelineInvalid]
 
 
-def report(kind: Problem, place: Place, message: str, remedy: str | None = None) -> PipelineInvalid:
+def build_problem(kind: Problem, place: Place, message: str, remedy: str | None = None) -> PipelineInvalid:
     """Return a problem with its place."""
     error = kind(message, file=place.file or None, line=place.line, remedy=remedy)
     error.column = place.column
@@ -48,7 +48,7 @@ class Node:
 
     def refuse(self, reason: str, remedy: str | None = None, problem: Problem = PipelineInvalid) -> NoReturn:
         """Fail, naming the place."""
-        raise report(problem, self.place, f"`{self.path}` {reason}", remedy)
+        raise build_problem(problem, self.place, f"`{self.path}` {reason}", remedy)
 
     def child(self, name: str | int, value: YamlValue) -> Node:
         """A member or an item."""
@@ -127,7 +127,7 @@ class Problems:
         except PipelineInvalid as problem:
             self.found.extend(problem.violations or (problem,))
 
-    def each(self, nodes: Iterable[Node], read: Callable[[Node], Any]) -> list[Any]:
+    def read_each(self, nodes: Iterable[Node], read: Callable[[Node], Any]) -> list[Any]:
         """Return the values of the valid nodes."""
         values: list[Any] = []
         for node in nodes:
@@ -163,6 +163,6 @@ def read_text(path: Path, shown: str, asked: Node | None = None) -> str:
         return path.read_text(encoding="utf-8")
     except OSError as failure:
         message = f"cannot read '{shown}': {failure.strerror}"
-        raise report(PipelineFileMissing, place, message, "check the path") from failure
+        raise build_problem(PipelineFileMissing, place, message, "check the path") from failure
     except UnicodeDecodeError:
-        raise report(PipelineInvalid, place, f"'{shown}' is not UTF-8") from None
+        raise build_problem(PipelineInvalid, place, f"'{shown}' is not UTF-8") from None

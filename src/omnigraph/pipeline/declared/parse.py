@@ -35,9 +35,9 @@ from omnigraph.pipeline.declared.declaration import (
 )
 from omnigraph.pipeline.declared.document import encode_document
 from omnigraph.pipeline.declared.maps import read_map
-from omnigraph.pipeline.declared.members import Node, Problems, parse_document, read_document, report
+from omnigraph.pipeline.declared.members import Node, Problems, build_problem, parse_document, read_document
 from omnigraph.pipeline.declared.sources import Provider, declared_source, read_provider, read_source
-from omnigraph.pipeline.declared.sql import NotOneQuery, parameters, require_query
+from omnigraph.pipeline.declared.sql import NotOneQuery, list_parameters, require_query
 from omnigraph.pipeline.declared.surroundings import BesideFile, Surroundings
 
 _LATER = ("schedule", "trigger")
@@ -53,7 +53,7 @@ def read_pipelines(path: str | os.PathLike[str]) -> dict[str, Pipeline]:
 
 def parse_file(document: Node, surroundings: Surroundings) -> dict[str, Pipeline]:
     """All pipelines of a document, by name; fails with everything that is wrong with it."""
-    members = _rooted(document).members({"version", "providers", "pipelines"}, ["pipelines"])
+    members = _require_root(document).members({"version", "providers", "pipelines"}, ["pipelines"])
     if "version" in members and members["version"].value.value != 1:
         members["version"].refuse("is not known", "write `version: 1`")
     problems = Problems()
@@ -88,11 +88,15 @@ def read_pipeline(path: str | os.PathLike[str], name: str | None = None) -> Pipe
     return found[name]
 
 
-def _rooted(document: Node) -> Node:
-    return Node(document.value, "", document.file) if document.value.value is not None else _empty(document)
+def _require_root(document: Node) -> Node:
+    return (
+        Node(document.value, "", document.file)
+        if document.value.value is not None
+        else _refuse_empty(document)
+    )
 
 
-def _empty(document: Node) -> Node:
+def _refuse_empty(document: Node) -> Node:
     raise PipelineInvalid("the file is empty", file=document.file, remedy="write `pipelines:`")
 
 
@@ -129,7 +133,7 @@ class _Reader:
                     members[later].refuse(
                         "is kept for later", "let a scheduler call `omnigraph pipeline run`", FuturePhaseField
                     )
-            pipeline = self._pipeline(members)
+            pipeline = self._read_pipeline(members)
             if len(self.problems.found) == before:
                 # An invalid source is no view, which must not be reported a second time.
                 self._check_views(pipeline)
@@ -137,12 +141,12 @@ class _Reader:
                 return pipeline
         return None
 
-    def _pipeline(self, members: Mapping[str, Node]) -> Pipeline:
-        params = self._params(members.get("params"))
+    def _read_pipeline(self, members: Mapping[str, Node]) -> Pipeline:
+        params = self._read_params(members.get("params"))
         nodes = self._source_nodes(members)
-        sources = self._sources(nodes)
-        transforms = self._transforms(members.get("transforms"), dict(params))
-        into = self._into(members["into"])
+        sources = self._read_sources(nodes)
+        transforms = self._read_transforms(members.get("transforms"), dict(params))
+        into = self._read_destinations(members["into"])
         checkpoint = CheckpointKind.NONE
         if "checkpoint" in members:
             checkpoint = members["checkpoint"].choice(CheckpointKind)
@@ -155,7 +159,7 @@ class _Reader:
             tuple(into),
             params,
             checkpoint,
-            self._spark(members.get("spark")),
+            self._read_spark_needs(members.get("spark")),
             cluster=self.surroundings.cluster,
             place=self.node.place,
         )
@@ -165,7 +169,7 @@ class _Reader:
         own = {} if self.surroundings.cluster else {name: self.providers[name].profile() for name in named}
         return replace(pipeline, providers=named, document=encode_document(pipeline, declared, own))
 
-    def _params(self, node: Node | None) -> tuple[tuple[str, Parameter], ...]:
+    def _read_params(self, node: Node | None) -> tuple[tuple[str, Parameter], ...]:
         if node is None:
             return ()
         found: list[tuple[str, Parameter]] = []
@@ -181,7 +185,7 @@ class _Reader:
         single = members.get("source")
         return {"source": single} if single is not None else members["sources"].object()
 
-    def _sources(self, nodes: Mapping[str, Node]) -> list[Source]:
+    def _read_sources(self, nodes: Mapping[str, Node]) -> list[Source]:
         found: list[Source] = []
         for name, node in nodes.items():
             with self.problems.collect():
@@ -189,12 +193,12 @@ class _Reader:
                 found.append(read_source(name, node, self.providers, self.surroundings))
         return found
 
-    def _transforms(self, node: Node | None, params: Mapping[str, Parameter]) -> list[Transform]:
+    def _read_transforms(self, node: Node | None, params: Mapping[str, Parameter]) -> list[Transform]:
         if node is None:
             return []
-        return self.problems.each(node.items(), lambda item: self._transform(item, params))
+        return self.problems.read_each(node.items(), lambda item: self._read_transform(item, params))
 
-    def _transform(self, node: Node, params: Mapping[str, Parameter]) -> Transform:
+    def _read_transform(self, node: Node, params: Mapping[str, Parameter]) -> Transform:
         members = node.members({"view", "sql", "query"}, ["view"])
         if ("sql" in members) == ("query" in members):
             node.refuse("needs either `sql`, a file, or `query`, a text")
@@ -205,7 +209,7 @@ class _Reader:
             text = members["query"].text()
         try:
             require_query(text)
-            wanted = parameters(text)
+            wanted = list_parameters(text)
         except NotOneQuery as wrong:
             node.refuse(str(wrong), "write one SELECT or WITH", PipelineSqlInvalid)
         if unknown := [name for name in wanted if name not in params]:
@@ -216,17 +220,17 @@ class _Reader:
             )
         return Transform(members["view"].name(), text.strip().rstrip(";"), node.place)
 
-    def _into(self, node: Node) -> list[Destination]:
+    def _read_destinations(self, node: Node) -> list[Destination]:
         items = node.items()
         if not items:
             node.refuse("needs at least one graph")
-        found: list[Destination] = self.problems.each(items, self._destination)
+        found: list[Destination] = self.problems.read_each(items, self._read_destination)
         for uri, times in Counter(one.uri for one in found).items():
             if times > 1:
                 node.refuse(f"names the graph '{uri}' {times} times")
         return found
 
-    def _destination(self, node: Node) -> Destination:
+    def _read_destination(self, node: Node) -> Destination:
         members = node.members(_TARGET_MEMBERS, ["graph", "map"])
         graph = self.surroundings.find_graph(members["graph"], PipelineTargetMissing)
         mode = members["mode"].choice(LoadMode) if "mode" in members else LoadMode.MERGE
@@ -240,7 +244,7 @@ class _Reader:
         return Destination(
             graph.name,
             graph.uri,
-            self._map(members["map"]),
+            self._read_map(members["map"]),
             mode,
             branch,
             strategy,
@@ -248,14 +252,14 @@ class _Reader:
             node.place,
         )
 
-    def _map(self, node: Node) -> Any:
+    def _read_map(self, node: Node) -> Any:
         if not isinstance(node.value.value, str):
             return read_map(node)
         shown = node.text()
         document = parse_document(self.surroundings.read_text(shown, node), shown)
         return read_map(Node(document.value, "map", shown))
 
-    def _spark(self, node: Node | None) -> SparkNeeds:
+    def _read_spark_needs(self, node: Node | None) -> SparkNeeds:
         if node is None:
             return SparkNeeds()
         members = node.members({"master", "conf", "packages"})
@@ -266,7 +270,7 @@ class _Reader:
         )
 
     def _check_views(self, pipeline: Pipeline) -> None:
-        views = [name.lower() for name in pipeline.views()]
+        views = [name.lower() for name in pipeline.list_views()]
         for name, times in Counter(views).items():
             if times > 1:
                 self.node.refuse(f"has {times} sources and transforms with the name '{name}'")
@@ -274,10 +278,10 @@ class _Reader:
             for entry in target.map:
                 if entry.view.lower() not in views:
                     self.problems.found.append(
-                        report(
+                        build_problem(
                             PipelineViewUnknown,
                             entry.place,
                             f"there is no view '{shorten_legibly(entry.view)}'",
-                            f"it may be: {', '.join(pipeline.views())}",
+                            f"it may be: {', '.join(pipeline.list_views())}",
                         )
                     )

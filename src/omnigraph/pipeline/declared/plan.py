@@ -48,7 +48,7 @@ class PipelinePlan:
         return {
             "pipeline": self.pipeline.name,
             "definition_digest": self.pipeline.digest,
-            "views": self.pipeline.views(),
+            "views": self.pipeline.list_views(),
             "targets": {one.target.name: _target_json(one) for one in self.targets},
             "diagnostics": list(self.warnings),
         }
@@ -65,7 +65,7 @@ def plan(pipeline: Pipeline, *, params: Mapping[str, Parameter] | None = None) -
             TargetPlan(one, {key: TypePlan(None) for key in one.by_table()}) for one in pipeline.into
         )
         return PipelinePlan(pipeline, blank, (warning,))
-    return _planned(pipeline, extract, pipeline.into, count=False, full_refresh=False)
+    return _plan_targets(pipeline, extract, pipeline.into, count=False, full_refresh=False)
 
 
 def dry_run(
@@ -74,18 +74,18 @@ def dry_run(
     """Read and transform, count what each type would get, and write nothing."""
     check(pipeline)
     chosen = tuple(select_targets(pipeline, targets))
-    return _planned(pipeline, extract, chosen, count=True, full_refresh=full_refresh)
+    return _plan_targets(pipeline, extract, chosen, count=True, full_refresh=full_refresh)
 
 
 def open_extract(pipeline: Pipeline, params: Mapping[str, Parameter] | None = None) -> SparkExtract:
     """Open the Spark that the pipeline names, or the available one."""
     from omnigraph.pipeline.session import session
 
-    spark = session(pipeline.spark.master, settings=pipeline.spark.settings())
+    spark = session(pipeline.spark.master, settings=pipeline.spark.list_settings())
     return SparkExtract(pipeline, spark, params=params)
 
 
-def _planned(
+def _plan_targets(
     pipeline: Pipeline,
     extract: SparkExtract,
     targets: tuple[Destination, ...],
@@ -93,18 +93,18 @@ def _planned(
     count: bool,
     full_refresh: bool,
 ) -> PipelinePlan:
-    reached = {} if full_refresh else open_ledger(pipeline).checkpoint()
+    reached = {} if full_refresh else open_ledger(pipeline).read_checkpoint()
     made = []
     try:
         # Without a count nothing needs the bounds, and finding them reads every row.
         before = [
             {name: one.upper for name, one in reached.get(target.name, {}).items()} for target in targets
         ]
-        read = extract.bounds({}, before) if count else extract.unread_bounds()
+        read = extract.find_bounds({}, before) if count else extract.unread_bounds()
         for target in targets:
             bounds = bounds_of(pipeline, read, reached.get(target.name, {}))
-            frames = extract.frames(target, catalog_of(target), bounds)
-            rows = extract.counts(frames) if count else {}
+            frames = extract.build_frames(target, catalog_of(target), bounds)
+            rows = extract.count_rows(frames) if count else {}
             types = {key: TypePlan(columns_of(frame), rows.get(key)) for key, frame in frames.items()}
             made.append(TargetPlan(target, types))
     finally:

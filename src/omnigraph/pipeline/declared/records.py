@@ -119,13 +119,13 @@ class RunRecord:
         """The record with a target that has moved on."""
         return replace(self, targets={**self.targets, name: replace(self.targets[name], **changes)})
 
-    def finished(self) -> RunRecord:
+    def to_finished(self) -> RunRecord:
         """The record of a run that is over."""
         landed = [one.status.is_landed for one in self.targets.values()]
         status = Status.SUCCEEDED if all(landed) else Status.PARTIAL if any(landed) else Status.FAILED
-        return replace(self, status=status, finished_at=now())
+        return replace(self, status=status, finished_at=format_now())
 
-    def failure(self) -> str:
+    def describe_failure(self) -> str:
         """Why targets did not get their rows, in one line."""
         errors = ((name, one.error) for name, one in self.targets.items() if one.error is not None)
         return "; ".join(f"{name}: {error['code']}: {error['message']}" for name, error in errors)
@@ -138,12 +138,12 @@ class RunRecord:
     def from_json(cls, found: Mapping[str, Any]) -> RunRecord:
         """A record that was stored; members of later versions are left out."""
         targets = {
-            name: _known(
+            name: _build_known(
                 TargetRecord, {**one, "status": Step(one["status"]), "commit_ids": tuple(one["commit_ids"])}
             )
             for name, one in found["targets"].items()
         }
-        sources = {name: _known(SourceRecord, one) for name, one in found["sources"].items()}
+        sources = {name: _build_known(SourceRecord, one) for name, one in found["sources"].items()}
         values = {
             **found,
             "targets": targets,
@@ -152,12 +152,12 @@ class RunRecord:
             "diagnostics": tuple(found["diagnostics"]),
             "tasks": tuple(found.get("tasks", ())),
         }
-        record: RunRecord = _known(cls, values)
+        record: RunRecord = _build_known(cls, values)
         return record
 
 
 @contextmanager
-def reading(at: Location) -> Iterator[None]:
+def report_invalid_record(at: Location) -> Iterator[None]:
     """Report a stored object that is not what a run writes."""
     try:
         yield
@@ -165,11 +165,11 @@ def reading(at: Location) -> Iterator[None]:
         raise PipelineRecordInvalid(at.uri, f"{type(wrong).__name__}: {wrong}") from wrong
 
 
-def _known(kind: Any, found: Mapping[str, Any]) -> Any:
+def _build_known(kind: Any, found: Mapping[str, Any]) -> Any:
     return kind(**{name: value for name, value in found.items() if name in kind.__dataclass_fields__})
 
 
-def now() -> str:
+def format_now() -> str:
     """Return the time in the format of records."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -216,67 +216,67 @@ class Ledger:
         """The locks beside the records."""
         return BranchLocks(self.objects, self.base)
 
-    def run(self, run_id: str) -> RunRecord:
+    def read_run(self, run_id: str) -> RunRecord:
         """One run by its id."""
-        found = self._read(run_id)
+        found = self._read_run(run_id)
         if found is None:
             raise PipelineRunNotFound(self.pipeline, run_id)
         return found
 
-    def runs(self, limit: int | None = None) -> list[RunRecord]:
+    def list_runs(self, limit: int | None = None) -> list[RunRecord]:
         """The runs, newest first."""
         names = sorted((at.name for at in self.objects.list_dir(self.place / "runs")), reverse=True)
         ids = [name.removesuffix(".json") for name in names if name.endswith(".json")]
-        return [found for run_id in ids[:limit] if (found := self._read(run_id)) is not None]
+        return [found for run_id in ids[:limit] if (found := self._read_run(run_id)) is not None]
 
     def begin(self, record: RunRecord) -> Journal:
         """Write down that a run begins."""
-        at = self._at(record.run_id)
-        token = self.objects.create_text(at, _text(record.to_json()))
+        at = self._locate_run(record.run_id)
+        token = self.objects.create_text(at, _format_json(record.to_json()))
         if token is None:
             raise PipelineRunLost(self.pipeline, record.run_id)
         return Journal(self, record, token)
 
     def resume(self, run_id: str) -> Journal:
         """Go on with the record of a run."""
-        found = self.objects.read_text_versioned(self._at(run_id))
+        found = self.objects.read_text_versioned(self._locate_run(run_id))
         if found is None:
             raise PipelineRunNotFound(self.pipeline, run_id)
-        with reading(self._at(run_id)):
+        with report_invalid_record(self._locate_run(run_id)):
             return Journal(self, RunRecord.from_json(json.loads(found.text)), found.token)
 
-    def checkpoint(self) -> Checkpoint:
+    def read_checkpoint(self) -> Checkpoint:
         """How far each target has come."""
         at = self.place / "checkpoint.json"
         text = self.objects.read_text_if_exists(at)
         if text is None:
             return {}
-        with reading(at):
+        with report_invalid_record(at):
             return {
-                target: {source: _known(Reached, one) for source, one in sources.items()}
+                target: {source: _build_known(Reached, one) for source, one in sources.items()}
                 for target, sources in json.loads(text)["targets"].items()
             }
 
     def advance(self, target: str, sources: Mapping[str, Reached], run_id: str) -> None:
         """Note how far a target has come; the lease keeps others from doing so meanwhile."""
-        found = self.checkpoint()
+        found = self.read_checkpoint()
         after = {**found, target: {**found.get(target, {}), **sources}}
         if after != found:
             self._write_checkpoint(after, run_id)
 
     def copy_run(self, record: RunRecord) -> None:
         """Add the record of a run that was recorded elsewhere; one that is here already stays."""
-        self.objects.create_text(self._at(record.run_id), _text(record.to_json()))
+        self.objects.create_text(self._locate_run(record.run_id), _format_json(record.to_json()))
 
     def add_checkpoint(self, found: Checkpoint) -> None:
         """Take over how far targets have come; what is known here already stays."""
-        known = self.checkpoint()
+        known = self.read_checkpoint()
         if found.keys() - known.keys():
             self._write_checkpoint({**found, **known}, None)
 
     def forget(self, targets: tuple[str, ...] | None) -> list[str]:
         """Forget how far targets have come, all if none is named; which these were."""
-        found = self.checkpoint()
+        found = self.read_checkpoint()
         gone = [name for name in found if targets is None or name in targets]
         if gone:
             self._write_checkpoint({name: one for name, one in found.items() if name not in gone}, None)
@@ -287,21 +287,21 @@ class Ledger:
             target: {source: asdict(one) for source, one in sources.items()}
             for target, sources in found.items()
         }
-        text = _text({"schema_version": 1, "targets": targets, "updated_by_run": run_id})
+        text = _format_json({"schema_version": 1, "targets": targets, "updated_by_run": run_id})
         self.objects.write_text(self.place / "checkpoint.json", text)
 
-    def _at(self, run_id: str) -> Location:
+    def _locate_run(self, run_id: str) -> Location:
         return self.place / f"runs/{run_id}.json"
 
-    def _read(self, run_id: str) -> RunRecord | None:
-        text = self.objects.read_text_if_exists(self._at(run_id))
-        with reading(self._at(run_id)):
+    def _read_run(self, run_id: str) -> RunRecord | None:
+        text = self.objects.read_text_if_exists(self._locate_run(run_id))
+        with report_invalid_record(self._locate_run(run_id)):
             return None if text is None else RunRecord.from_json(json.loads(text))
 
     def swap(self, record: RunRecord, token: str) -> str:
         """Replace the record of a run; fails if another process replaced it."""
-        at = self._at(record.run_id)
-        after = self.objects.write_text_if_match(at, _text(record.to_json()), token)
+        at = self._locate_run(record.run_id)
+        after = self.objects.write_text_if_match(at, _format_json(record.to_json()), token)
         if after is None:
             raise PipelineRunLost(self.pipeline, record.run_id)
         return after
@@ -315,7 +315,7 @@ class Journal:
         self._token = token
         self.record = record
 
-    def target(self, name: str) -> TargetRecord:
+    def find_target(self, name: str) -> TargetRecord:
         """How a target stands."""
         return self.record.targets[name]
 
@@ -330,5 +330,5 @@ class Journal:
         self.record = after
 
 
-def _text(value: Mapping[str, Any]) -> str:
+def _format_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False)

@@ -34,7 +34,7 @@ from omnigraph.pipeline.declared.records import (
     Status,
     Step,
     TargetRecord,
-    now,
+    format_now,
 )
 from omnigraph.storage.stores import open_store
 
@@ -62,14 +62,14 @@ def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) 
     check(pipeline)
     run_id = new_id()
     with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id, order.open_store) as ledger:
-        for earlier in ledger.runs():
+        for earlier in ledger.list_runs():
             if _is_interrupted(earlier):
                 _Run(pipeline, graphs, ledger, ledger.resume(earlier.run_id), extract).close()
         record = RunRecord(
             run_id,
             pipeline.name,
             pipeline.digest,
-            now(),
+            format_now(),
             {one.name: _new_target(one, graphs[one.name]) for one in chosen},
             actor=order.actor,
             params={**dict(pipeline.params), **(order.params or {})},
@@ -149,7 +149,7 @@ def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger, graphs:
     for name, state in record.targets.items():
         if not state.status.is_landed and state.schema not in (None, graphs[name].schema.fingerprint):
             raise PipelineDefinitionMoved(pipeline.name, record.run_id, name)
-    later = [one for one in ledger.runs() if one.run_id > record.run_id]
+    later = [one for one in ledger.list_runs() if one.run_id > record.run_id]
     for name, state in record.targets.items():
         if state.status.is_landed:
             continue
@@ -178,41 +178,41 @@ class _Run:
             finally:
                 self.extract.release()
         tasks = (*journal.record.tasks, *(one.to_json() for one in metrics))
-        journal.save(replace(journal.record.finished(), tasks=tasks))
+        journal.save(replace(journal.record.to_finished(), tasks=tasks))
         return journal.record
 
     def _read_and_deliver(self) -> None:
         journal = self.journal
         try:
-            reached = [delivery.reached() for delivery in self._open()]
-            read = self.extract.bounds(journal.record.sources, reached)
+            reached = [delivery.read_watermarks() for delivery in self._list_open()]
+            read = self.extract.find_bounds(journal.record.sources, reached)
             journal.save(replace(journal.record, sources=read))
         except OmnigraphError as failure:
-            for delivery in self._open():
-                delivery.fail(failure)
-        for delivery in self._open():
-            if journal.target(delivery.name).status in (Step.PENDING, Step.STAGED):
+            for delivery in self._list_open():
+                delivery.record_failure(failure)
+        for delivery in self._list_open():
+            if journal.find_target(delivery.name).status in (Step.PENDING, Step.STAGED):
                 delivery.deliver()
 
     def inspect(self) -> None:
         """Find out how far each target came before the interruption, and prepare it for a retry."""
-        for delivery in self._deliveries():
-            self._inspect(delivery)
-            if self.journal.target(delivery.name).status is Step.FAILED:
+        for delivery in self._list_deliveries():
+            self._inspect_target(delivery)
+            if self.journal.find_target(delivery.name).status is Step.FAILED:
                 self.journal.move(delivery.name, status=Step.STAGED, error=None, retryable=False)
 
     def close(self) -> None:
         """Close a run that a new one follows, which will deliver what did not land."""
-        for delivery in self._deliveries():
-            self._inspect(delivery)
-            if not _is_over(self.journal.target(delivery.name)):
+        for delivery in self._list_deliveries():
+            self._inspect_target(delivery)
+            if not _is_over(self.journal.find_target(delivery.name)):
                 error = {"code": INTERRUPTED, "message": "the run was cut short, and a new one followed"}
                 self.journal.move(delivery.name, status=Step.FAILED, error=error, retryable=False)
-        self.journal.save(self.journal.record.finished())
+        self.journal.save(self.journal.record.to_finished())
 
-    def _inspect(self, delivery: Delivery) -> None:
+    def _inspect_target(self, delivery: Delivery) -> None:
         """Update a target by what is in the graph, not by what the record planned next."""
-        state = self.journal.target(delivery.name)
+        state = self.journal.find_target(delivery.name)
         self._refuse_ahead(delivery, state)
         if state.status is Step.MERGING:
             self._inspect_merge(delivery, state)
@@ -239,7 +239,7 @@ class _Run:
             except OmnigraphError as failure:
                 if may_have_landed(failure):
                     raise
-                delivery.fail(failure)
+                delivery.record_failure(failure)
                 return
         else:
             self.journal.move(delivery.name, status=Step.STAGED, staging_branch=None)
@@ -247,12 +247,12 @@ class _Run:
         delivery.reach_checkpoint()
 
     def _refuse_ahead(self, delivery: Delivery, state: TargetRecord) -> None:
-        reached = self.ledger.checkpoint().get(delivery.name, {})
+        reached = self.ledger.read_checkpoint().get(delivery.name, {})
         run_id = self.journal.record.run_id
         if not state.status.is_landed and any(one.run_id == run_id for one in reached.values()):
             raise PipelineCheckpointInvariant(self.pipeline.name, run_id, delivery.name)
 
-    def _deliveries(self) -> list[Delivery]:
+    def _list_deliveries(self) -> list[Delivery]:
         """The targets of the run that the pipeline still has."""
         return [
             Delivery(self.pipeline, one, self.graphs[one.name], self.ledger, self.journal, self.extract)
@@ -260,8 +260,10 @@ class _Run:
             if one.name in self.journal.record.targets
         ]
 
-    def _open(self) -> list[Delivery]:
-        return [one for one in self._deliveries() if not self.journal.target(one.name).status.is_landed]
+    def _list_open(self) -> list[Delivery]:
+        return [
+            one for one in self._list_deliveries() if not self.journal.find_target(one.name).status.is_landed
+        ]
 
 
 def _is_interrupted(record: RunRecord) -> bool:
@@ -277,10 +279,12 @@ def _is_over(state: TargetRecord) -> bool:
 def parse_params(pipeline: Pipeline, given: Mapping[str, str]) -> dict[str, Any]:
     """Parse parameters of the command line with the types declared in the file."""
     declared = dict(pipeline.params)
-    return {name: _typed(pipeline, declared, name, text) for name, text in given.items()}
+    return {name: _parse_parameter(pipeline, declared, name, text) for name, text in given.items()}
 
 
-def _typed(pipeline: Pipeline, declared: Mapping[str, Parameter], name: str, text: str) -> Parameter:
+def _parse_parameter(
+    pipeline: Pipeline, declared: Mapping[str, Parameter], name: str, text: str
+) -> Parameter:
     if name not in declared:
         raise BadRequest(
             f"pipeline '{pipeline.name}' has no parameter '{shorten_legibly(name)}'",

@@ -31,7 +31,7 @@ class Secrets:
     def resolve(self, text: str, place: Place | None) -> str:
         """Replace the references in a text, which may be in a file, by their values."""
 
-        def value(match: re.Match[str]) -> str:
+        def replace_reference(match: re.Match[str]) -> str:
             name = match.group(1)
             if name not in self.environment:
                 raise SourceSecretMissing(
@@ -45,15 +45,15 @@ class Secrets:
                 self._found[found] = name
             return found
 
-        return REFERENCE.sub(value, text)
+        return REFERENCE.sub(replace_reference, text)
 
-    def values(self) -> dict[str, str]:
+    def list_values(self) -> dict[str, str]:
         """Return the reference of each value that was resolved."""
         return {value: f"${{{name}}}" for value, name in self._found.items()}
 
     def redact(self, text: str) -> str:
         """Replace the values in a text by their references."""
-        return replace_values(text, self.values())
+        return replace_values(text, self.list_values())
 
 
 def replace_values(text: str, values: Mapping[str, str]) -> str:

@@ -53,7 +53,7 @@ class SourceFrames:
         self._kept: list[DataFrame] = []
         self._reached: Sequence[Mapping[str, str]] = ()
 
-    def bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> dict[str, SourceRecord]:
+    def find_bounds(self, known: Bounds, reached: Sequence[Mapping[str, str]]) -> dict[str, SourceRecord]:
         """The greatest watermark of sources that have one and the moment of graphs, once for a run.
 
         `reached` has, for each target, the watermark up to which it has each source: nothing before the
@@ -61,14 +61,14 @@ class SourceFrames:
         """
         self._reached = reached
         return {
-            source.name: known[source.name] if source.name in known else self._bound(source)
+            source.name: known[source.name] if source.name in known else self._find_bound(source)
             for source in self._pipeline.sources
         }
 
     def unread_bounds(self) -> dict[str, SourceRecord]:
         """Bounds for which no row is read; the moments of graphs are theirs."""
         return {
-            source.name: self._bound(source) if isinstance(source, GraphSource) else SourceRecord()
+            source.name: self._find_bound(source) if isinstance(source, GraphSource) else SourceRecord()
             for source in self._pipeline.sources
         }
 
@@ -80,7 +80,9 @@ class SourceFrames:
                 self._make_graph_views(source, bound)
                 continue
             with self._errors.report_mistakes(source.place, f"source '{source.name}'"):
-                self._within(self._frame(source), source, bound).createOrReplaceTempView(source.name)
+                self._select_within(self._open_frame(source), source, bound).createOrReplaceTempView(
+                    source.name
+                )
 
     def release(self) -> None:
         """Remove the rows that are kept."""
@@ -90,7 +92,7 @@ class SourceFrames:
             with suppress(OmnigraphError), translate_failures("release"):
                 self._kept.pop().unpersist()
 
-    def _bound(self, source: Source) -> SourceRecord:
+    def _find_bound(self, source: Source) -> SourceRecord:
         from pyspark.sql import functions as sql
 
         if isinstance(source, GraphSource):
@@ -101,29 +103,29 @@ class SourceFrames:
                     else opened.at(commit=source.commit)
                 )
                 return SourceRecord(snapshot=f"{found.branch}@{found.version}")
-        mark = self._watermark(source)
+        mark = self._find_watermark(source)
         if mark is None:
             return SourceRecord()
-        greatest = sql.max(_column(mark))
-        if lowers := self._lowers(source):
+        greatest = sql.max(_cast_column(mark))
+        if lowers := self._list_lowers(source):
             # Without new rows, the checkpoints stay where they are.
-            greatest = sql.coalesce(greatest, _extreme(sql.greatest, lowers, mark))
+            greatest = sql.coalesce(greatest, _choose_extreme(sql.greatest, lowers, mark))
         with (
             self._errors.report_mistakes(source.place, f"source '{source.name}'"),
             self._errors.watch("bounds"),
         ):
-            upper = self._frame(source).select(greatest.cast("string")).first()
+            upper = self._open_frame(source).select(greatest.cast("string")).first()
         return SourceRecord(upper=None if upper is None else upper[0])
 
-    def _frame(self, source: FileSource | JdbcSource) -> DataFrame:
+    def _open_frame(self, source: FileSource | JdbcSource) -> DataFrame:
         """Return the rows that any target needs."""
         if source.name not in self._frames:
-            frame = self._after_all(self._read(source), source)
-            bounded = self._watermark(source) is not None
-            self._frames[source.name] = self._keep(source.name, frame, self._uses[source.name] + bounded)
+            frame = self._after_all(self._read_source(source), source)
+            bounded = self._find_watermark(source) is not None
+            self._frames[source.name] = self._keep_rows(source.name, frame, self._uses[source.name] + bounded)
         return self._frames[source.name]
 
-    def _read(self, source: FileSource | JdbcSource) -> DataFrame:
+    def _read_source(self, source: FileSource | JdbcSource) -> DataFrame:
         options = {name: self._secrets.resolve(text, source.place) for name, text in source.options}
         if not isinstance(source, JdbcSource):
             return read_source(self._spark, SparkSource(source.format, source.path or (), options))
@@ -134,7 +136,7 @@ class SourceFrames:
             options["query"] = str(source.query)
         return read_source(self._spark, SparkSource("jdbc", (), options))
 
-    def _keep(self, name: str, frame: DataFrame, uses: int) -> DataFrame:
+    def _keep_rows(self, name: str, frame: DataFrame, uses: int) -> DataFrame:
         """Have Spark keep the rows of a view from their first use on, if there are others."""
         from pyspark import StorageLevel
 
@@ -153,20 +155,20 @@ class SourceFrames:
         with graph.open(source.graph, read_only=True) as opened:
             frames = opened.spark(self._spark)
             snapshot = opened.at(branch=branch, version=int(version))
-            for view, name in source.views().items():
+            for view, name in source.list_views().items():
                 if view not in self._frames:
                     kind, _, type_name = resolve_table(snapshot, name).partition(":")
                     read = frames.nodes if kind == "node" else frames.edges
                     rows = read(type_name, branch=branch, version=int(version))
-                    self._frames[view] = self._keep(view, rows, self._uses[view])
+                    self._frames[view] = self._keep_rows(view, rows, self._uses[view])
                 self._frames[view].createOrReplaceTempView(view)
 
     # --- watermarks -------------------------------------------------------------------------------
 
-    def _watermark(self, source: Source) -> Watermark | None:
+    def _find_watermark(self, source: Source) -> Watermark | None:
         return source.watermark if self._pipeline.checkpoint is CheckpointKind.WATERMARK else None
 
-    def _lowers(self, source: Source) -> list[str]:
+    def _list_lowers(self, source: Source) -> list[str]:
         """The different watermarks that targets have reached; none if a target has nothing."""
         found = [reached.get(source.name) for reached in self._reached]
         return [] if None in found else sorted({one for one in found if one is not None})
@@ -175,32 +177,32 @@ class SourceFrames:
         """The rows after the least that targets have reached."""
         from pyspark.sql import functions as sql
 
-        mark, lowers = self._watermark(source), self._lowers(source)
+        mark, lowers = self._find_watermark(source), self._list_lowers(source)
         if mark is None or not lowers:
             return frame
-        return frame.where(_column(mark) > _extreme(sql.least, lowers, mark))
+        return frame.where(_cast_column(mark) > _choose_extreme(sql.least, lowers, mark))
 
-    def _within(self, frame: DataFrame, source: Source, bound: SourceRecord) -> DataFrame:
+    def _select_within(self, frame: DataFrame, source: Source, bound: SourceRecord) -> DataFrame:
         """The rows behind what was read already, up to what this run reads."""
         from pyspark.sql import functions as sql
 
-        mark = self._watermark(source)
+        mark = self._find_watermark(source)
         if mark is None:
             return frame
         # Without a greatest value there are no rows that have one.
-        frame = frame.where(_column(mark) <= sql.lit(bound.upper).cast(mark.type))
+        frame = frame.where(_cast_column(mark) <= sql.lit(bound.upper).cast(mark.type))
         if bound.lower is not None:
-            frame = frame.where(_column(mark) > sql.lit(bound.lower).cast(mark.type))
+            frame = frame.where(_cast_column(mark) > sql.lit(bound.lower).cast(mark.type))
         return frame
 
 
-def _column(mark: Watermark) -> Column:
+def _cast_column(mark: Watermark) -> Column:
     from pyspark.sql import functions as sql
 
     return sql.col(f"`{mark.column}`").cast(mark.type)
 
 
-def _extreme(choose: Callable[..., Column], values: Sequence[str], mark: Watermark) -> Column:
+def _choose_extreme(choose: Callable[..., Column], values: Sequence[str], mark: Watermark) -> Column:
     """The least or the greatest of some watermarks, in the order of their type."""
     from pyspark.sql import functions as sql
 

@@ -40,7 +40,7 @@ class Provider:
     kind: str
     members: Mapping[str, Node]
 
-    def text(self, name: str) -> str | None:
+    def read_text(self, name: str) -> str | None:
         """A member, if it is there."""
         return self.members[name].text() if name in self.members else None
 
@@ -52,7 +52,7 @@ class Provider:
 def read_provider(node: Node) -> Provider:
     """One provider of sources."""
     found = node.object()
-    kind = _kind(node, found.get("kind"))
+    kind = _read_kind(node, found.get("kind"))
     if kind == FILES:
         members = node.members({"kind", "root", "options"}, ["root"])
     elif kind == JDBC:
@@ -74,11 +74,13 @@ def read_source(
             PipelineSourceAmbiguous,
         )
     members = node.object()
-    provider = _provider(members["provider"], providers) if "provider" in members else None
+    provider = _find_provider(members["provider"], providers) if "provider" in members else None
     kind = provider.kind if provider is not None else _declared_kind(node, members)
     if kind == GRAPH:
-        return _graph(name, node, surroundings)
-    return _files(name, node, provider, surroundings) if kind == FILES else _jdbc(name, node, provider)
+        return _read_graph(name, node, surroundings)
+    return (
+        _read_files(name, node, provider, surroundings) if kind == FILES else _read_jdbc(name, node, provider)
+    )
 
 
 def declared_source(node: Node, source: Source) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def provider_name(text: str) -> str:
     return text.removeprefix(_PREFIX)
 
 
-def _provider(node: Node, providers: Mapping[str, Provider]) -> Provider:
+def _find_provider(node: Node, providers: Mapping[str, Provider]) -> Provider:
     name = provider_name(node.text())
     if name not in providers:
         known = ", ".join(sorted(providers)) or "none"
@@ -106,7 +108,7 @@ def _provider(node: Node, providers: Mapping[str, Provider]) -> Provider:
 
 def _declared_kind(node: Node, members: Mapping[str, Node]) -> str:
     if "kind" in members:
-        return _kind(node, members["kind"])
+        return _read_kind(node, members["kind"])
     if GRAPH in members:
         return GRAPH
     if "url" in members:
@@ -116,7 +118,7 @@ def _declared_kind(node: Node, members: Mapping[str, Node]) -> str:
     node.refuse("does not tell what it is", "give a `provider`, a `path`, a `url` or a `graph`")
 
 
-def _kind(node: Node, declared: Node | None) -> str:
+def _read_kind(node: Node, declared: Node | None) -> str:
     if declared is None:
         node.refuse("needs `kind`", f"it may be: {', '.join(KINDS)}")
     kind = declared.text()
@@ -129,7 +131,7 @@ def _kind(node: Node, declared: Node | None) -> str:
     return kind
 
 
-def _files(name: str, node: Node, provider: Provider | None, surroundings: Surroundings) -> FileSource:
+def _read_files(name: str, node: Node, provider: Provider | None, surroundings: Surroundings) -> FileSource:
     members = node.members({"kind", "provider", *_FILE_MEMBERS}, ["format"])
     form = members["format"].text()
     if not is_format(form):
@@ -144,24 +146,24 @@ def _files(name: str, node: Node, provider: Provider | None, surroundings: Surro
     return FileSource(
         name,
         form,
-        _path(members, provider, surroundings),
-        _options(members, provider),
-        _watermark(members.get("watermark")),
+        _locate_files(members, provider, surroundings),
+        _read_options(members, provider),
+        _read_watermark(members.get("watermark")),
         node.place,
     )
 
 
-def _path(members: Mapping[str, Node], provider: Provider | None, surroundings: Surroundings) -> str:
+def _locate_files(members: Mapping[str, Node], provider: Provider | None, surroundings: Surroundings) -> str:
     """Where files are; empty for what is none."""
     if "path" not in members:
         return ""
     path = members["path"].text()
-    root = None if provider is None else provider.text("root")
+    root = None if provider is None else provider.read_text("root")
     whole = path if root is None else f"{root.rstrip('/')}/{path.lstrip('/')}"
     return surroundings.locate_file(whole, members["path"])
 
 
-def _jdbc(name: str, node: Node, provider: Provider | None) -> JdbcSource:
+def _read_jdbc(name: str, node: Node, provider: Provider | None) -> JdbcSource:
     own = set() if provider is not None else _JDBC_OWN
     members = node.members({"kind", "provider", *_JDBC_MEMBERS, *own})
     _refuse_secrets(members)
@@ -176,13 +178,13 @@ def _jdbc(name: str, node: Node, provider: Provider | None) -> JdbcSource:
         connection["url"].text(),
         members["table"].text() if "table" in members else None,
         members["query"].text() if "query" in members else None,
-        (*given, *_options(members, provider)),
-        _watermark(members.get("watermark")),
+        (*given, *_read_options(members, provider)),
+        _read_watermark(members.get("watermark")),
         node.place,
     )
 
 
-def _graph(name: str, node: Node, surroundings: Surroundings) -> GraphSource:
+def _read_graph(name: str, node: Node, surroundings: Surroundings) -> GraphSource:
     members = node.members({"kind", *_GRAPH_MEMBERS}, ["graph", "types"])
     types = members["types"].texts()
     if not types:
@@ -199,7 +201,7 @@ def _graph(name: str, node: Node, surroundings: Surroundings) -> GraphSource:
     )
 
 
-def _options(members: Mapping[str, Node], provider: Provider | None) -> tuple[tuple[str, str], ...]:
+def _read_options(members: Mapping[str, Node], provider: Provider | None) -> tuple[tuple[str, str], ...]:
     shared = {} if provider is None or "options" not in provider.members else _option_values(provider.members)
     own = _option_values(members) if "options" in members else {}
     return tuple({**shared, **own}.items())
@@ -211,7 +213,7 @@ def _option_values(members: Mapping[str, Node]) -> dict[str, str]:
     return {name: member.text() for name, member in found.items()}
 
 
-def _watermark(node: Node | None) -> Watermark | None:
+def _read_watermark(node: Node | None) -> Watermark | None:
     if node is None:
         return None
     members = node.members({"column", "type"}, ["column", "type"])

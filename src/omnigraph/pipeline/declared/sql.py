@@ -41,14 +41,14 @@ class NotOneQuery(ValueError):
     """A text is not one SELECT or WITH; the message says why."""
 
 
-def parameters(sql: str) -> list[str]:
+def list_parameters(sql: str) -> list[str]:
     """The names that stand behind a colon, each once, in order."""
-    return list(dict.fromkeys(token.text[1:] for token in tokens(sql) if token.kind == "parameter"))
+    return list(dict.fromkeys(token.text[1:] for token in scan_tokens(sql) if token.kind == "parameter"))
 
 
 def require_query(sql: str) -> None:
     """Fail unless a text is one SELECT, or a WITH that ends in one: Spark runs anything else at once."""
-    found = list(tokens(sql))
+    found = list(scan_tokens(sql))
     while found and found[-1].text == ";":
         found.pop()
     if not found:
@@ -63,22 +63,22 @@ def require_query(sql: str) -> None:
 def plain_cast(expression: str) -> str | None:
     """The type of an expression that is nothing but `cast(... as T)`."""
     found = _CAST.fullmatch(expression)
-    if found is None or not _balanced(found["value"]):
+    if found is None or not _is_balanced(found["value"]):
         return None
     return found["type"].strip().lower()
 
 
-def tokens(sql: str) -> Iterator[Token]:
+def scan_tokens(sql: str) -> Iterator[Token]:
     """The tokens of a statement without spaces and comments."""
-    return (token for token in _scan(sql) if token.kind != "space")
+    return (token for token in _scan_all(sql) if token.kind != "space")
 
 
 def strip_comments(sql: str) -> str:
     """Return a statement with a space in the place of every comment."""
-    return "".join(" " if token.kind == "space" else token.text for token in _scan(sql))
+    return "".join(" " if token.kind == "space" else token.text for token in _scan_all(sql))
 
 
-def _scan(sql: str) -> Iterator[Token]:
+def _scan_all(sql: str) -> Iterator[Token]:
     """Every token of a statement; spaces and comments are tokens of the kind `space`."""
     at = 0
     while at < len(sql):
@@ -124,10 +124,10 @@ def _behind_named_queries(found: list[Token]) -> int:
     return len(found)
 
 
-def _balanced(text: str) -> bool:
+def _is_balanced(text: str) -> bool:
     """Whether brackets in a text close only what it opens."""
     depth = 0
-    for token in tokens(text):
+    for token in scan_tokens(text):
         depth += (token.text == "(") - (token.text == ")")
         if depth < 0:
             return False

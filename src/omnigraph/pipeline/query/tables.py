@@ -85,7 +85,7 @@ class Tables:
 
     def _read(self, task: Task[Fragments], scan: Scan, shape: pa.Schema) -> TaskFrame:
         values = (self._snapshot.entries[scan.key].row_count or 0) * len(shape)
-        numbers, work = number_items(self._spark, scan.pieces(), task, values)
+        numbers, work = number_items(self._spark, scan.plan_pieces(), task, values)
         return TaskFrame(self._spark, numbers, work, shape)
 
     def _reading(self, wish: TableRead, ends: tuple[str, ...]) -> tuple[ReadRows, dict[Held, Slot]]:

@@ -24,15 +24,15 @@ __all__ = ["NotPermitted", "SqlGuard", "sql_guard"]
 class SqlGuard(Protocol):
     """Checks statements and expressions; each method raises `NotPermitted` with what is refused."""
 
-    def query(self, sql: str, views: Collection[str]) -> str:
+    def check_query(self, sql: str, views: Collection[str]) -> str:
         """Return the text of a query to run; Spark has not seen it yet."""
         ...
 
-    def expression(self, sql: str, views: Collection[str]) -> str:
+    def check_expression(self, sql: str, views: Collection[str]) -> str:
         """Return the text of an expression to evaluate; Spark has not seen it yet."""
         ...
 
-    def frame(self, frame: DataFrame, views: Collection[str], base: str | None = None) -> None:
+    def check_frame(self, frame: DataFrame, views: Collection[str], base: str | None = None) -> None:
         """Check what Spark made of checked texts; rows below the alias `base` are not looked at."""
         ...
 

@@ -37,19 +37,19 @@ class PlanGuard:
         self._parser = session._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - no public way
         self._classes = _function_classes(session._jvm)  # noqa: SLF001
 
-    def query(self, sql: str, views: Collection[str]) -> str:
+    def check_query(self, sql: str, views: Collection[str]) -> str:
         """Check the parsed plan of a query."""
         refuse_substitution(sql)
         self._check_parsed_plan(self._parser.parsePlan(sql))
         return sql
 
-    def expression(self, sql: str, views: Collection[str]) -> str:
+    def check_expression(self, sql: str, views: Collection[str]) -> str:
         """Check a parsed expression with its subqueries."""
         refuse_substitution(sql)
         self._check_parsed(self._parser.parseExpression(sql))
         return sql
 
-    def frame(self, frame: DataFrame, views: Collection[str], base: str | None = None) -> None:
+    def check_frame(self, frame: DataFrame, views: Collection[str], base: str | None = None) -> None:
         """Check the analysed plan of a DataFrame, down to the views."""
         analysed: Any = frame
         known = frozenset(view.lower() for view in views)
@@ -58,27 +58,27 @@ class PlanGuard:
     def _check_parsed_plan(self, plan: Any) -> None:
         name = _class_of(plan)
         if name == "UnresolvedRelation":
-            _require_single_name(_texts(plan.multipartIdentifier()))
+            _require_single_name(_list_texts(plan.multipartIdentifier()))
         elif name == "UnresolvedTableValuedFunction":
-            _require_function(_texts(plan.name()), is_permitted_relation)
+            _require_function(_list_texts(plan.name()), is_permitted_relation)
         elif name not in _PARSED_PLANS:
-            raise refused_part(_describe(plan, name))
-        for expression in _items(plan.expressions()):
+            raise refused_part(_describe_node(plan, name))
+        for expression in _list_items(plan.expressions()):
             self._check_parsed(expression)
         # Other plans have their subqueries there, which belong to expressions.
-        named = _items(plan.innerChildren()) if name == "UnresolvedWith" else ()
-        for child in (*named, *_items(plan.children())):
+        named = _list_items(plan.innerChildren()) if name == "UnresolvedWith" else ()
+        for child in (*named, *_list_items(plan.children())):
             self._check_parsed_plan(child)
 
     def _check_parsed(self, expression: Any) -> None:
         name = _class_of(expression)
         if name == "UnresolvedFunction":
-            _require_function(_texts(expression.nameParts()), is_permitted)
+            _require_function(_list_texts(expression.nameParts()), is_permitted)
         elif name == "UnresolvedGenerator":
             _require_function([str(expression.name().unquotedString())], is_permitted)
         elif name not in _PARSED_EXPRESSIONS and not self._is_function(expression):
-            raise refused_part(_describe(expression, name))
-        for child in _items(expression.children()):
+            raise refused_part(_describe_node(expression, name))
+        for child in _list_items(expression.children()):
             self._check_parsed(child)
         if name in _SUBQUERIES:
             self._check_parsed_plan(expression.plan())
@@ -93,19 +93,19 @@ class PlanGuard:
         if name == "SubqueryAlias":
             if base is not None and str(plan.alias()) == base:
                 return
-            alias = ".".join((*_texts(plan.identifier().qualifier()), str(plan.alias())))
+            alias = ".".join((*_list_texts(plan.identifier().qualifier()), str(plan.alias())))
         if name not in plan_classes.PLANS:
-            raise refused_part(_describe(plan, name)) if alias is None else refused_relation(alias)
-        for expression in _items(plan.expressions()):
+            raise refused_part(_describe_node(plan, name)) if alias is None else refused_relation(alias)
+        for expression in _list_items(plan.expressions()):
             self._check_analysed(expression)
-        for child in (*_items(plan.innerChildren()), *_items(plan.children())):
+        for child in (*_list_items(plan.innerChildren()), *_list_items(plan.children())):
             self._check_analysed_plan(child, views, base, alias)
 
     def _check_analysed(self, expression: Any) -> None:
         # Subqueries are inner children of the plan that this expression is in.
         if _class_of(expression) not in plan_classes.EXPRESSIONS and not self._is_function(expression):
             raise refused_function(str(expression.prettyName()))
-        for child in _items(expression.children()):
+        for child in _list_items(expression.children()):
             self._check_analysed(child)
 
     def _is_function(self, expression: Any) -> bool:
@@ -127,7 +127,7 @@ def _class_of(node: Any) -> str:
     return name.rpartition(".")[2] if name.startswith(_SPARK) else name
 
 
-def _describe(node: Any, name: str) -> str:
+def _describe_node(node: Any, name: str) -> str:
     match name:
         case "ScriptTransformation":
             return "`TRANSFORM ... USING`, which runs a program,"
@@ -155,11 +155,11 @@ def _require_view(plan: Any, views: frozenset[str]) -> None:
         raise refused_relation(str(identifier.unquotedString()))
 
 
-def _items(sequence: Any) -> Iterator[Any]:
+def _list_items(sequence: Any) -> Iterator[Any]:
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()
 
 
-def _texts(sequence: Any) -> list[str]:
-    return [str(text) for text in _items(sequence)]
+def _list_texts(sequence: Any) -> list[str]:
+    return [str(text) for text in _list_items(sequence)]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import MissingExtra
-from omnigraph.pipeline.declared.sql import NotOneQuery, Token, strip_comments, tokens
+from omnigraph.pipeline.declared.sql import NotOneQuery, Token, scan_tokens, strip_comments
 from omnigraph.pipeline.sql_guard.permitted import is_permitted_relation
 from omnigraph.pipeline.sql_guard.refusal import (
     NotPermitted,
@@ -43,28 +43,28 @@ _PLAIN = frozenset("()[],.;:+-*/%&|^~!=<>?0123456789")
 class TextGuard:
     """The guard of a session on a Connect server."""
 
-    def query(self, sql: str, views: Collection[str]) -> str:
+    def check_query(self, sql: str, views: Collection[str]) -> str:
         """Check a query, and return it without comments."""
-        return _check(sql, "", views)
+        return _check_text(sql, "", views)
 
-    def expression(self, sql: str, views: Collection[str]) -> str:
+    def check_expression(self, sql: str, views: Collection[str]) -> str:
         """Check an expression, and return it without comments."""
-        return _check(sql, "SELECT ", views)
+        return _check_text(sql, "SELECT ", views)
 
-    def frame(self, frame: DataFrame, views: Collection[str], base: str | None = None) -> None:
+    def check_frame(self, frame: DataFrame, views: Collection[str], base: str | None = None) -> None:
         """Accept the frame: a server shows no plan, and its texts were checked."""
 
 
-def _check(sql: str, before: str, views: Collection[str]) -> str:
+def _check_text(sql: str, before: str, views: Collection[str]) -> str:
     refuse_substitution(sql)
     try:
         plain = strip_comments(sql)
-        found = list(tokens(plain))
+        found = list(scan_tokens(plain))
     except NotOneQuery as wrong:
         raise NotPermitted(str(wrong)) from None
     for number, token in enumerate(found):
         _check_token(token, found[:number][-1:], found[number + 1 : number + 2])
-    tree = _parse(before + plain)
+    tree = _parse_statement(before + plain)
     _check_tree(tree, {view.lower() for view in views})
     return plain
 
@@ -77,7 +77,7 @@ def _check_token(token: Token, before: Sequence[Token], after: Sequence[Token]) 
         raise refused_part("a raw string over Spark Connect")
     if token.word == "USING" and following[:1] in ("'", '"'):
         raise refused_part("`TRANSFORM ... USING`, which runs a program,")
-    name = _name(token)
+    name = _read_name(token)
     if name is None:
         return
     if following == "(":
@@ -96,7 +96,7 @@ def _may_open_bracket(name: str, token: Token, previous: str) -> bool:
     return is_permitted_relation(name) and not previous.isdigit()
 
 
-def _name(token: Token) -> str | None:
+def _read_name(token: Token) -> str | None:
     """What a token could be the name of, in small letters."""
     if token.kind == "word":
         return token.text.lower()
@@ -105,7 +105,7 @@ def _name(token: Token) -> str | None:
     return None
 
 
-def _parse(sql: str) -> exp.Expr:
+def _parse_statement(sql: str) -> exp.Expr:
     try:
         from sqlglot import ErrorLevel, parse
         from sqlglot.errors import SqlglotError
@@ -128,12 +128,12 @@ def _check_tree(tree: exp.Expr, views: set[str]) -> None:
     if any(tree.find_all(exp.Command, exp.DDL, exp.DML, exp.Hint, exp.QueryTransform, exp.Into)):
         raise refused_part("a command, a hint or a program")
     named = {str(each.alias).lower() for each in tree.find_all(exp.CTE)}
-    for name in _relations(tree):
+    for name in _find_relations(tree):
         if name not in views | named:
             raise refused_relation(name)
 
 
-def _relations(tree: exp.Expr) -> Iterator[str]:
+def _find_relations(tree: exp.Expr) -> Iterator[str]:
     from sqlglot import exp
 
     for table in tree.find_all(exp.Table):
