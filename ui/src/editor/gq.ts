@@ -7,7 +7,7 @@ import { api, type LintReport, type Schema } from "../api";
 import { formatType } from "../format";
 
 const KEYWORDS = [
-  "query", "match", "return", "having", "order", "limit", "offset", "distinct", "not", "and", "or", "optional", "insert", "update", "delete",
+  "query", "match", "return", "having", "order", "limit", "offset", "distinct", "not", "and", "or", "optional", "insert", "upsert", "create", "update", "delete",
   "set", "where", "as", "asc", "desc", "in", "is", "null",
   "contains", "starts_with", "ends_with", "like", "ilike", "matches", "case", "when", "then", "else", "end",
   "true", "false", "from", "to",
