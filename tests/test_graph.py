@@ -482,6 +482,25 @@ def test_every_public_name_has_types_and_a_docstring(name: str, member: Any) -> 
     assert parameters | {"return"} <= typing.get_type_hints(found, localns=public).keys()
 
 
+def test_branches_and_commits_show_themselves_as_tables(
+    graph: og.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    graph.branches.create("draft")
+    newest = next(iter(graph.commits))
+    time = newest.time.strftime("%Y-%m-%d %H:%M:%S UTC")
+    caption, heading, rule, main, draft = repr(graph.branches).splitlines()
+    assert caption == f"Branches of {graph.uri}"
+    assert heading.split() == ["branch", "|", "made", "from", "|", "commit", "|", "time", "|", "actor"]
+    assert set(rule) == {"-", "+"}
+    assert main.split(" | ")[2:4] == [newest.id, time]
+    assert draft.split(" | ")[0].rstrip() == "draft"
+    first = repr(graph.commits).splitlines()[3]
+    assert first.split(" | ")[0] == newest.id
+    monkeypatch.setenv("COLUMNS", "40")
+    assert all(len(line) <= 40 for line in repr(graph.commits).splitlines()[1:])
+
+
 def test_reprs_say_what_it_is(graph: og.Graph) -> None:
     snapshot = graph.snapshot()
     assert repr(graph) == f"<Graph '{graph.uri}'>"

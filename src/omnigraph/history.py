@@ -15,7 +15,7 @@ from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.errors import InvalidValue
+from omnigraph.errors import InvalidValue, OmnigraphError
 
 if TYPE_CHECKING:
     from omnigraph.engine.changes.change import ChangeCounts
@@ -64,7 +64,13 @@ class Branches:
         return name in self.list()
 
     def __repr__(self) -> str:
-        return f"<Branches of '{self._uri}'>"
+        from omnigraph.display.grid import render_text_table
+        from omnigraph.notebook.overview import branches_page
+
+        try:
+            return branches_page(self._reading(), render_text_table)
+        except OmnigraphError:  # closed or out of reach: a prompt and a debugger show at least where it is
+            return f"<Branches of '{self._uri}'>"
 
     def _repr_html_(self) -> str:
         from omnigraph.notebook.overview import branches_page
@@ -172,7 +178,13 @@ class Commits:
         return iter(self.list())
 
     def __repr__(self) -> str:
-        return f"<Commits of '{self._uri}'>"
+        from omnigraph.display.grid import render_text_table
+        from omnigraph.notebook.overview import commits_page
+
+        try:
+            return commits_page(self._reading(), render_text_table)
+        except OmnigraphError:  # closed or out of reach: a prompt and a debugger show at least where it is
+            return f"<Commits of '{self._uri}'>"
 
     def _repr_html_(self) -> str:
         from omnigraph.notebook.overview import commits_page

@@ -15,6 +15,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.errors import BadRequest, InvalidValue, WrongQueryKind
+from omnigraph.notebook.rendering import assign_colours
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = """
@@ -230,3 +231,8 @@ def test_the_page_about_notebooks_names_every_member_and_option() -> None:
     page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
     members = {name for name in vars(Picture) if not name.startswith("_")} - {"label", "height"}
     assert {name for name in members | set(DrawOptions.__annotations__) if f"`{name}" not in page} == set()
+
+
+def test_twenty_types_have_colours_of_their_own() -> None:
+    colours = assign_colours(f"Type{number}" for number in range(20))
+    assert len(set(colours.values())) == 20

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.display.text import display_width, truncate
+from omnigraph.display.markup import Cell, Heading
+from omnigraph.display.text import NULL, display_width, escape_invisible, truncate
 
 WIDEST = 80
 NARROWEST = 8
@@ -80,6 +82,17 @@ def render_grid(columns: Sequence[Column], pages: Iterable[Texts], *, wraps: boo
     for texts in pages:
         for row in zip(*texts, strict=True):
             yield from lines(row, columns)
+
+
+def render_text_table(
+    caption: str, headings: Sequence[Heading], rows: Iterable[Sequence[Cell]], rest: Iterable[str] = ()
+) -> str:
+    """A table as wide as the terminal at most, below its caption; lines of `rest` follow it."""
+    cells = [[NULL if cell is None else escape_invisible(str(cell)) for cell in row] for row in rows]
+    texts = [list(column) for column in zip(*cells, strict=True)] or [[] for _ in headings]
+    names, numbers = [one.name for one in headings], [one.is_number for one in headings]
+    columns = fit_columns(measure_columns(names, numbers, [texts]), shutil.get_terminal_size().columns)
+    return "\n".join([caption, *render_grid(columns, [texts]), *map(escape_invisible, rest)])
 
 
 def _cut_row(texts: Sequence[str], columns: Sequence[Column]) -> tuple[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from omnigraph.display.markup import FIRST_ROWS, Cell, Heading, render_html_table
 from omnigraph.engine.branches.manage import BranchInfo, list_branches
@@ -12,6 +12,9 @@ from omnigraph.engine.graph.lineage import Commit, newest_first
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
+
+RenderTable = Callable[[str, Sequence[Heading], Iterable[Sequence[Cell]], Iterable[str]], str]
+"""How a table is written: as HTML, or as text."""
 
 _TYPES = [Heading("type"), Heading("kind"), Heading("rows", is_number=True)]
 _PINNED = [*_TYPES, Heading("version", is_number=True), Heading("written on")]
@@ -47,16 +50,16 @@ def snapshot_page(pinned: Snapshot) -> str:
     return render_html_table(f"Snapshot of {pinned.branch} at version {pinned.version}", _PINNED, rows, rest)
 
 
-def branches_page(graph: OpenGraph) -> str:
+def branches_page(graph: OpenGraph, render: RenderTable = render_html_table) -> str:
     """The first branches, each with its newest commit."""
     found = list_branches(graph)
     rows = (_branch_cells(graph, info) for info in found[:FIRST_ROWS])
-    return render_html_table(
+    return render(
         f"Branches of {graph.root.uri}", _BRANCHES, rows, _describe_more(found, "branch", "branches")
     )
 
 
-def commits_page(graph: OpenGraph) -> str:
+def commits_page(graph: OpenGraph, render: RenderTable = render_html_table) -> str:
     """The newest commits of main."""
     found = newest_first(graph.load(MAIN).state.commits.values())
     rows = (
@@ -64,7 +67,7 @@ def commits_page(graph: OpenGraph) -> str:
         for commit in found[:FIRST_ROWS]
     )
     caption = f"Commits of {MAIN} of {graph.root.uri}"
-    return render_html_table(caption, _COMMITS, rows, _describe_more(found, "commit", "commits"))
+    return render(caption, _COMMITS, rows, _describe_more(found, "commit", "commits"))
 
 
 def _branch_cells(graph: OpenGraph, info: BranchInfo) -> list[Cell]:
