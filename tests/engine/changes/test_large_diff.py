@@ -38,7 +38,7 @@ THING = "node:Thing"
 
 
 @pytest.fixture(scope="module")
-def diverged(tmp_path_factory: pytest.TempPathFactory, things: Path) -> Path:
+def diverged_path(tmp_path_factory: pytest.TempPathFactory, things: Path) -> Path:
     """Main and a branch that both went on: new, changed, deleted, rewritten and compacted rows."""
     at = tmp_path_factory.mktemp("diverged") / "graph"
     shutil.copytree(things, at)
@@ -48,9 +48,9 @@ def diverged(tmp_path_factory: pytest.TempPathFactory, things: Path) -> Path:
 
 
 @pytest.fixture
-def changed(tmp_path: Path, diverged: Path) -> Iterator[Graph]:
+def diverged_graph(tmp_path: Path, diverged_path: Path) -> Iterator[Graph]:
     """A copy of it."""
-    shutil.copytree(diverged, tmp_path / "diverged")
+    shutil.copytree(diverged_path, tmp_path / "diverged")
     with omnigraph.open(tmp_path / "diverged") as graph:
         yield graph
 
@@ -71,33 +71,33 @@ def sides(diff: Diff, key: str = THING) -> TableComparison:
 
 
 @pytest.mark.parametrize(("a", "b"), [("main", "draft"), ("draft", "main")])
-def test_changes_are_the_same_in_the_same_order(changed: Graph, a: str, b: str) -> None:
-    small = changed.diff(a, b, engine="local")
+def test_changes_are_the_same_in_the_same_order(diverged_graph: Graph, a: str, b: str) -> None:
+    small = diverged_graph.diff(a, b, engine="local")
     with few_rows_at_once():
-        large = changed.diff(a, b, engine="local")
+        large = diverged_graph.diff(a, b, engine="local")
         assert list(large) == list(small)
         assert large.stats() == small.stats()
         assert isinstance(large._compare_table(THING), SortedRuns)
         place = (THING, "t05")
         assert list(large.beyond(place)) == list(small.beyond(place))
-        assert list(changed.diff(a, b, ops="delete")) == [one for one in small if one.op == "delete"]
+        assert list(diverged_graph.diff(a, b, ops="delete")) == [one for one in small if one.op == "delete"]
 
 
-def test_a_type_that_one_moment_does_not_know_is_all_new(changed: Graph) -> None:
-    before = changed.snapshot()
-    changed.branches.delete("draft")
-    changed.apply_schema(changed.schema_source + "\nnode Later { k: String @key }")
-    load(changed, {("Later", name): {"k": name} for name in "cab"})
+def test_a_type_that_one_moment_does_not_know_is_all_new(diverged_graph: Graph) -> None:
+    before = diverged_graph.snapshot()
+    diverged_graph.branches.delete("draft")
+    diverged_graph.apply_schema(diverged_graph.schema_source + "\nnode Later { k: String @key }")
+    load(diverged_graph, {("Later", name): {"k": name} for name in "cab"})
     with few_rows_at_once():
-        found = changed.diff(before, "main", types="Later")
+        found = diverged_graph.diff(before, "main", types="Later")
         assert [(one.op, one.id) for one in found] == [("insert", name) for name in "abc"]
 
 
-def test_only_what_differs_is_read(changed: Graph) -> None:
-    before = changed.snapshot()
-    load(changed, {("Thing", "t00"): thing("t00", i=99)})
+def test_only_what_differs_is_read(diverged_graph: Graph) -> None:
+    before = diverged_graph.snapshot()
+    load(diverged_graph, {("Thing", "t00"): thing("t00", i=99)})
     with few_rows_at_once():
-        parts = sides(changed.diff(before, "main")).parts()
+        parts = sides(diverged_graph.diff(before, "main")).parts()
     assert [(part.tag, part.read().column("id").to_pylist()) for part in parts] == [
         ("right", ["t00"]),
         ("left", ["t00"]),
@@ -106,17 +106,19 @@ def test_only_what_differs_is_read(changed: Graph) -> None:
 
 
 def test_what_was_only_compacted_does_not_make_a_diff_large(
-    changed: Graph, monkeypatch: pytest.MonkeyPatch
+    diverged_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = changed.snapshot()
-    load(changed, {("Thing", "t00"): thing("t00", i=99)})
-    changed.optimize()
+    before = diverged_graph.snapshot()
+    load(diverged_graph, {("Thing", "t00"): thing("t00", i=99)})
+    diverged_graph.optimize()
     monkeypatch.setattr(comparison, "LARGE_CHANGE", 3)
-    found = sides(changed.diff(before, "main"))
+    found = sides(diverged_graph.diff(before, "main"))
     assert (found.estimate_rows() > 3, found.count_written_rows()) == (True, 1)
     assert RunnerChoice("local").choose_runner(found) is None
-    load(changed, {("Thing", f"more{n}"): thing(f"more{n}") for n in range(4)})
-    assert isinstance(RunnerChoice("local").choose_runner(sides(changed.diff(before, "main"))), LocalRunner)
+    load(diverged_graph, {("Thing", f"more{n}"): thing(f"more{n}") for n in range(4)})
+    assert isinstance(
+        RunnerChoice("local").choose_runner(sides(diverged_graph.diff(before, "main"))), LocalRunner
+    )
 
 
 def test_an_engine_that_does_not_exist_is_refused_at_once(graph: Graph) -> None:
@@ -124,21 +126,21 @@ def test_an_engine_that_does_not_exist_is_refused_at_once(graph: Graph) -> None:
         graph.diff("main", "main", engine="steam")  # type: ignore[arg-type]
 
 
-def test_a_version_that_was_cleaned_up_is_reported_as_reclaimed(changed: Graph) -> None:
-    before, opened = changed.snapshot(), changed._opened
+def test_a_version_that_was_cleaned_up_is_reported_as_reclaimed(diverged_graph: Graph) -> None:
+    before, opened = diverged_graph.snapshot(), diverged_graph._opened
     entry = before._pinned.entries[THING]
-    load(changed, {("Thing", "t00"): thing("t00", i=99)})
+    load(diverged_graph, {("Thing", "t00"): thing("t00", i=99)})
     table = opened.root.tables.tip(opened.root.layout.table(entry.path))
     with few_rows_at_once():
-        found = changed.diff(before, "main")
+        found = diverged_graph.diff(before, "main")
         collect_versions(table, [entry.version])
         opened.root.tables.forget()
         with pytest.raises(HistoricalVersionReclaimed):
             list(found)
 
 
-def test_a_side_that_travelled_reads_the_same_rows(changed: Graph) -> None:
-    found = sides(changed.diff("main", "draft"))
+def test_a_side_that_travelled_reads_the_same_rows(diverged_graph: Graph) -> None:
+    found = sides(diverged_graph.diff("main", "draft"))
     arrived = pickle.loads(pickle.dumps(found))
     for here, there in ((found.left, arrived.left), (found.right, arrived.right)):
         assert isinstance(here, TableSide)
@@ -148,9 +150,9 @@ def test_a_side_that_travelled_reads_the_same_rows(changed: Graph) -> None:
     assert runs.stat == found.compare_in_memory().stat
 
 
-def test_files_go_with_the_diff(changed: Graph) -> None:
+def test_files_go_with_the_diff(diverged_graph: Graph) -> None:
     with few_rows_at_once():
-        found = changed.diff("main", "draft")
+        found = diverged_graph.diff("main", "draft")
         runs = found._compare_table(THING)
     assert isinstance(runs, SortedRuns)
     folder: Path = runs.folder.path

@@ -110,7 +110,7 @@ def _summarize(done: LoadResult) -> tuple[Any, ...]:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with some rows, to be copied."""
     folder = tmp_path_factory.mktemp("stored")
     with omnigraph.init(folder / "graph", schema=SCHEMA) as graph:
@@ -118,8 +118,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "graph"
 
 
-def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | None) -> tuple[Any, Any]:
-    shutil.copytree(stored, uri)
+def _outcome(stored_path: Path, uri: Path, request: LoadRequest, engine: Engine | None) -> tuple[Any, Any]:
+    shutil.copytree(stored_path, uri)
     with omnigraph.open(uri) as graph:
         opened = graph._writing()
         try:
@@ -156,7 +156,7 @@ def _outcome(stored: Path, uri: Path, request: LoadRequest, engine: Engine | Non
     together=st.booleans(),
 )
 def test_a_load_through_files_is_a_load_in_memory(
-    stored: Path,
+    stored_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
     parts: list[list[dict[str, Any]]],
     mode: Mode,
@@ -190,13 +190,13 @@ def test_a_load_through_files_is_a_load_in_memory(
     ):
         # Files are read one by one, or several small ones as one text.
         with nullcontext() if together else patch.object(item_reader, "SMALL", 0):
-            small = _outcome(stored, folder / "small", request, None)
-        large = _outcome(stored, folder / "large", request, Engine(LocalRunner(), "asked for"))
+            small = _outcome(stored_path, folder / "small", request, None)
+        large = _outcome(stored_path, folder / "large", request, Engine(LocalRunner(), "asked for"))
     assert large == small
 
 
-def test_a_load_that_makes_its_branch_is_checked_once(stored: Path, tmp_path: Path) -> None:
-    shutil.copytree(stored, tmp_path / "graph")
+def test_a_load_that_makes_its_branch_is_checked_once(stored_path: Path, tmp_path: Path) -> None:
+    shutil.copytree(stored_path, tmp_path / "graph")
     request = LoadRequest((_write_records(tmp_path, "more.jsonl", NEW),), Mode.APPEND)
     with omnigraph.open(tmp_path / "graph") as graph:
         done = load(graph._writing(), request, Author("work"), from_="main", engine=lambda _: _HERE)
@@ -207,9 +207,9 @@ def test_a_load_that_makes_its_branch_is_checked_once(stored: Path, tmp_path: Pa
 
 
 def test_a_load_that_makes_its_branch_is_checked_again_when_somebody_is_faster(
-    stored: Path, tmp_path: Path
+    stored_path: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(stored, tmp_path / "graph")
+    shutil.copytree(stored_path, tmp_path / "graph")
     more = _write_records(tmp_path, "more.jsonl", NEW)
     request = LoadRequest((more,), Mode.APPEND)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
@@ -222,9 +222,9 @@ def test_a_load_that_makes_its_branch_is_checked_again_when_somebody_is_faster(
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
 def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
-    stored: Path, tmp_path: Path, mode: Mode
+    stored_path: Path, tmp_path: Path, mode: Mode
 ) -> None:
-    shutil.copytree(stored, tmp_path / "graph")
+    shutil.copytree(stored_path, tmp_path / "graph")
     request = LoadRequest((_write_records(tmp_path, "more.jsonl", NEW),), mode)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
     with omnigraph.open(tmp_path / "graph") as graph, omnigraph.open(tmp_path / "graph") as rival:
@@ -238,10 +238,10 @@ def test_a_load_that_was_overtaken_is_checked_and_staged_once_more(
 
 @pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE])
 def test_a_load_is_checked_again_on_a_branch_that_was_recreated(
-    stored: Path, tmp_path: Path, mode: Mode
+    stored_path: Path, tmp_path: Path, mode: Mode
 ) -> None:
     """The branch has as many rows as before by then, in tables of the same versions."""
-    shutil.copytree(stored, tmp_path / "graph")
+    shutil.copytree(stored_path, tmp_path / "graph")
     old, new = ([{"type": "Person", "data": {"slug": slug}}] for slug in ("p8", "p9"))
     request = LoadRequest((_write_records(tmp_path, "more.jsonl", new),), mode)
     gate = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE

@@ -29,7 +29,7 @@ STORED = [f"p{number}" for number in range(20)]
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = tmp_path_factory.mktemp("matching") / "graph"
     with omnigraph.init(at, schema=SCHEMA) as graph:
         for start in (0, 10):
@@ -40,12 +40,12 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def graph(tmp_path: Path, stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
+def graph(tmp_path: Path, stored_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
     """A graph in two fragments; every load has items of a few rows, and is large."""
     for name in ("SMALLEST", "LARGEST"):
         monkeypatch.setattr(plan, name, 400)
     monkeypatch.setattr(replaced_rows, "WORTH", 1)
-    shutil.copytree(stored, tmp_path / "graph")
+    shutil.copytree(stored_path, tmp_path / "graph")
     with omnigraph.open(tmp_path / "graph") as opened:
         yield opened
 

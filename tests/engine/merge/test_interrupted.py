@@ -25,7 +25,7 @@ FINISHED = [failpoints.BRANCH_MERGE_POST_PHASE_B_PRE_MANIFEST_COMMIT]
 
 
 @pytest.fixture
-def diverged(graph: Graph) -> Graph:
+def diverged_graph(graph: Graph) -> Graph:
     """Two branches that both changed; the source inserts, changes and deletes people."""
     put(graph, person("ann", age=5), person("dan"), pet("dog"), knows("k2", "ann", "bob"), branch="work")
     remove(graph, "Person", "cid", "work")
@@ -36,18 +36,18 @@ def diverged(graph: Graph) -> Graph:
 @pytest.mark.parametrize("into", ["main", "side"])
 @pytest.mark.parametrize("point", [*BEFORE, *UNDONE, *FINISHED])
 def test_it_is_made_as_a_whole_or_not_at_all(
-    diverged: Graph, point: str, into: str, monkeypatch: pytest.MonkeyPatch
+    diverged_graph: Graph, point: str, into: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    diverged.branches.create("side")
+    diverged_graph.branches.create("side")
     if point == failpoints.MUTATION_BETWEEN_TABLE_VERSIONS:
         # Where there are many rows, they are replaced in two versions.
         monkeypatch.setattr(upserting, "_LARGE", 1)
-    before = everything(diverged, into)
+    before = everything(diverged_graph, into)
     with failpoints.arm(point, failpoints.error(point)), pytest.raises(OmnigraphError, match=point):
-        diverged.merge("work", into)
-    assert everything(diverged, into) == before
+        diverged_graph.merge("work", into)
+    assert everything(diverged_graph, into) == before
 
-    with omnigraph.open(diverged.uri) as again:
+    with omnigraph.open(diverged_graph.uri) as again:
         done = again.merge("work", into)
         assert done.outcome.value == ("already_up_to_date" if point in FINISHED else "merged")
         assert everything(again, into)["node:Person"].keys() == {"ann", "bob", "dan", "eve"}

@@ -44,7 +44,7 @@ DECISIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def diverged(tmp_path_factory: pytest.TempPathFactory, family: Path) -> Path:
+def diverged_path(tmp_path_factory: pytest.TempPathFactory, family: Path) -> Path:
     """Main and `work` disagree in every way that the row rule knows, and break rules together."""
     at = tmp_path_factory.mktemp("large") / "graph"
     shutil.copytree(family, at)
@@ -78,16 +78,16 @@ def diverged(tmp_path_factory: pytest.TempPathFactory, family: Path) -> Path:
 
 
 @pytest.fixture
-def graph(tmp_path: Path, diverged: Path) -> Iterator[Graph]:
+def graph(tmp_path: Path, diverged_path: Path) -> Iterator[Graph]:
     """A copy of it."""
-    shutil.copytree(diverged, tmp_path / "graph")
+    shutil.copytree(diverged_path, tmp_path / "graph")
     with omnigraph.open(tmp_path / "graph") as opened:
         yield opened
 
 
 @pytest.mark.parametrize("how", DECISIONS.values(), ids=DECISIONS)
-def test_a_preview_reports_the_same(diverged: Path, how: dict[str, Any]) -> None:
-    with omnigraph.open(diverged, read_only=True) as graph:
+def test_a_preview_reports_the_same(diverged_path: Path, how: dict[str, Any]) -> None:
+    with omnigraph.open(diverged_path, read_only=True) as graph:
         small = graph.merge("work", dry_run=True, engine="local", **how)
         with few_rows_at_once():
             many = graph.merge("work", dry_run=True, engine="local", **how)
@@ -96,13 +96,13 @@ def test_a_preview_reports_the_same(diverged: Path, how: dict[str, Any]) -> None
     assert small.met
 
 
-def test_the_same_is_done_and_rows_keep_their_ids(graph: Graph, diverged: Path, tmp_path: Path) -> None:
+def test_the_same_is_done_and_rows_keep_their_ids(graph: Graph, diverged_path: Path, tmp_path: Path) -> None:
     how = DECISIONS["by entity"]
     before = row_ids(graph)
     with few_rows_at_once(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(bucketed_merge, "PIECE_BYTES", 1)
         done = graph.merge("work", engine="local", **how)
-    shutil.copytree(diverged, tmp_path / "other")
+    shutil.copytree(diverged_path, tmp_path / "other")
     with omnigraph.open(tmp_path / "other") as other:
         small = other.merge("work", engine="local", **how)
         assert everything(graph) == everything(other)

@@ -93,7 +93,7 @@ def test_a_sweep_recovers_what_a_killed_writer_left(people_graph: Location, writ
 
 
 @pytest.fixture
-def left(people_graph: Location, writer: Start) -> None:
+def interrupted_write(people_graph: Location, writer: Start) -> None:
     """A write that was cut short between two tables, and must be undone."""
     owner = writer()
     owner.stops(BOTH, COMMIT_TEAM)
@@ -111,7 +111,7 @@ RECOVERY_STEPS = [
 ]
 
 
-@pytest.mark.usefixtures("left")
+@pytest.mark.usefixtures("interrupted_write")
 @pytest.mark.parametrize(
     ("shared_root", "steps"), cells(RECOVERY_STEPS, RECOVERY_STEPS[2:3]), indirect=["shared_root"]
 )
@@ -127,7 +127,7 @@ def test_a_recoverer_that_dies_is_continued_by_the_next(
     require_sound(people_graph)
 
 
-@pytest.mark.usefixtures("left")
+@pytest.mark.usefixtures("interrupted_write")
 @pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
 def test_a_chain_of_recoverers_that_die_still_comes_to_an_end(people_graph: Location, writer: Start) -> None:
     for place in [steps[-1] for steps in RECOVERY_STEPS]:

@@ -107,7 +107,7 @@ def make_graph(place: Path, schema: str, records: str) -> OpenGraph:
 
 
 @pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> OpenGraph:
+def indexed_graph(tmp_path_factory: pytest.TempPathFactory) -> OpenGraph:
     """Two nodes and an edge, with all their indexes."""
     graph = make_graph(tmp_path_factory.mktemp("indexed"), SCHEMA, ROWS)
     assert set(ensure_indices(graph, MAIN).built["node:N"]) == {"id", *INDEXED}
@@ -123,13 +123,13 @@ def condition(name: str, op: str) -> str:
 
 @pytest.mark.parametrize("name", INDEXED)
 def test_the_rows_of_a_mutation_are_looked_for_in_the_index(
-    indexed: OpenGraph, scans: list[Scan], name: str
+    indexed_graph: OpenGraph, scans: list[Scan], name: str
 ) -> None:
     for op in NO_MATCH:
         for statement in ("update N set { plain: 2 }", "delete N"):
             scans.clear()
             text = f"{statement} where {condition(name, op)}"
-            assert change_graph(indexed, text).commit is None
+            assert change_graph(indexed_graph, text).commit is None
             assert [scan.by_index for scan in scans] == [True], text
 
 
@@ -145,14 +145,14 @@ def test_the_rows_of_a_mutation_are_looked_for_in_the_index(
     ],
 )
 def test_keys_ends_and_properties_of_edges_are_looked_for_in_the_index(
-    indexed: OpenGraph, scans: list[Scan], text: str
+    indexed_graph: OpenGraph, scans: list[Scan], text: str
 ) -> None:
-    assert change_graph(indexed, text).commit is None
+    assert change_graph(indexed_graph, text).commit is None
     assert [scan.by_index for scan in scans] == [True]
 
 
-def test_a_property_without_an_index_is_read(indexed: OpenGraph, scans: list[Scan]) -> None:
-    assert change_graph(indexed, "delete N where plain = 2").commit is None
+def test_a_property_without_an_index_is_read(indexed_graph: OpenGraph, scans: list[Scan]) -> None:
+    assert change_graph(indexed_graph, "delete N where plain = 2").commit is None
     assert [scan.by_index for scan in scans] == [False]
 
 

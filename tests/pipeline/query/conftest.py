@@ -36,7 +36,7 @@ def frugal(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def scattered(frugal: SparkSession) -> Iterator[SparkSession]:
+def many_partitions(frugal: SparkSession) -> Iterator[SparkSession]:
     """The same with more partitions than the cases have rows."""
     with configured(frugal, spread("16")):
         yield frugal

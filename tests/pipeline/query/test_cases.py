@@ -69,7 +69,7 @@ def test_a_read_of_many_rows_gives_them_too(
         compare(graph, case)
 
 
-@pytest.mark.usefixtures("scattered")
+@pytest.mark.usefixtures("many_partitions")
 @pytest.mark.parametrize("case", [case for case in ANSWERED if case.name in SCATTERED], ids=str)
 def test_more_partitions_than_rows_give_them_too(
     case: Case, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
