@@ -143,8 +143,10 @@ if TYPE_CHECKING:
     )
     from omnigraph.query.algorithms.calls import Algorithms
     from omnigraph.query.algorithms.edge_block import WalkDirection
+    from omnigraph.query.arrow_tables import EntityDataset
     from omnigraph.query.request import Explanation, QueryStep
     from omnigraph.query.result import Result, Row
+    from omnigraph.query.sql import SqlParams
     from omnigraph.snapshot import QueryEngine, Snapshot, TableInfo
     from omnigraph.storage.indexes import RefusedIndex
 
@@ -220,6 +222,7 @@ __all__ = [
     "EngineName",
     "EngineReport",
     "EntityChoice",
+    "EntityDataset",
     "EntityImage",
     "EntityKind",
     "Explanation",
@@ -298,6 +301,7 @@ __all__ = [
     "SchemaRenames",
     "SchemaResult",
     "Snapshot",
+    "SqlParams",
     "StageReport",
     "StrayFork",
     "TableInfo",
@@ -415,6 +419,8 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.lang.values": ("Json",),
         "omnigraph.snapshot": ("QueryEngine",),
         "omnigraph.query.request": ("Explanation", "QueryStep"),
+        "omnigraph.query.arrow_tables": ("EntityDataset",),
+        "omnigraph.query.sql": ("SqlParams",),
     },
     "Writes": {
         "omnigraph.engine.write.builder": ("WriteBlock",),

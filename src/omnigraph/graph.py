@@ -39,6 +39,7 @@ from omnigraph.query.read_cache import shared_cache
 from omnigraph.query.reader import Reader, save_topologies
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
+from omnigraph.sql_reads import SqlReads
 from omnigraph.storage.location import Location
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def open(  # noqa: A001
 
 
 @check_arguments
-class Graph(GraphNames):
+class Graph(GraphNames, SqlReads):
     """An open graph; safe to share between threads, and a context manager that closes it.
 
     Reading always shows the newest state: nothing has to be reopened when somebody else writes.

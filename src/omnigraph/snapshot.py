@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     )
     from omnigraph.engine.rows.blobs import Blob
     from omnigraph.engine.tasks.runner import EngineName
+    from omnigraph.query.arrow_tables import EntityDataset
+    from omnigraph.query.sql import SqlParams
 
 
 QueryEngine = Literal["auto", "local", "spark"]
@@ -104,6 +106,29 @@ class Snapshot:
         if limit is not None and limit < 0:
             raise InvalidValue(f"limit must not be negative, got {limit}")
         return read_rows(self._queries.opened(), self._pinned, type_name, columns, limit)
+
+    def sql(
+        self,
+        statement: str,
+        params: SqlParams | None = None,
+        *,
+        max_rows: int | None = None,
+        timeout: float | None = None,
+        cancel: threading.Event | None = None,
+    ) -> Result:
+        """Run a SELECT on this moment of the graph; see `Graph.sql`."""
+        from omnigraph.query.sql import SqlStatement, run_sql
+
+        pinned = PinnedTarget(AtVersion(self.branch, self.version), self._pinned)
+        return run_sql(
+            self._queries, pinned, SqlStatement(statement, params, Limits.of(max_rows, timeout, cancel))
+        )
+
+    def arrow(self, type_name: str) -> EntityDataset:
+        """The nodes or edges of a type as a `pyarrow.dataset.Dataset`; see `Graph.arrow`."""
+        from omnigraph.query.arrow_tables import EntityDataset
+
+        return EntityDataset(self._queries.opened, self._pinned, type_name)
 
     def blob(
         self, type_name: str, id: str, property_name: str, *, entity: Literal["node", "edge"] = "node"

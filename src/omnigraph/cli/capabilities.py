@@ -43,7 +43,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(("revert", "cherry-pick", "reset"), WRITES),
     **dict.fromkeys(("embed", "algorithm"), Capability(Kind.DIRECT, UPKEEP.flags | {"--as"})),
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
-    **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover"), UPKEEP),
+    **dict.fromkeys(("optimize", "repair", "cleanup", "lint", "doctor", "recover", "sql"), UPKEEP),
     # A served graph knows its actor by the token.
     **dict.fromkeys(("mcp", "shell"), WRITES),
     "serve": Capability(Kind.DIRECT, frozenset({"--cluster", "--store", "--profile"})),

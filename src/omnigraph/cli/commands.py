@@ -110,6 +110,7 @@ COMMANDS: Mapping[str, Command] = {
         "omnigraph.cli.snapshot:app", "Show the version and size of every type, now or in the past."
     ),
     "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs.", Plane.PIPELINE),
+    "sql": Command("omnigraph.cli.sql:app", "Read the types of a graph as tables, with SQL.", Plane.STORAGE),
     "status": Command("omnigraph.cli.log:status_app", "Show a branch at a glance."),
     "ui": Command("omnigraph.cli.ui:app", "Explore a graph in the browser.", Plane.STORAGE),
     "version": Command(

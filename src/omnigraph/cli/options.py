@@ -88,7 +88,7 @@ def parse_stored_query(
     if name is not None and named is not None:
         raise BadRequest("NAME and --name are mutually exclusive")
     return StoredQueryArguments(
-        meant, {**params_of(params, params_file), **dict(map(_parse_param, param or ()))}
+        meant, {**params_of(params, params_file), **dict(map(parse_param, param or ()))}
     )
 
 
@@ -104,7 +104,7 @@ def parse_query_arguments(
     """The query that is meant by the options, and its parameters."""
     if name is not None and named is not None:
         raise BadRequest("NAME and --name are mutually exclusive")
-    values = {**params_of(params, params_file), **dict(map(_parse_param, param or ()))}
+    values = {**params_of(params, params_file), **dict(map(parse_param, param or ()))}
     return QueryArguments(_choose_source(query, text), name if named is None else named, values)
 
 
@@ -121,7 +121,7 @@ def params_of(text: str | None, file: Path | None) -> dict[str, Any]:
     if text is not None and file is not None:
         raise BadRequest("--params and --params-file are mutually exclusive")
     if file is not None:
-        text = _text_of(file)
+        text = text_of(file)
     if text is None:
         return {}
     try:
@@ -133,7 +133,8 @@ def params_of(text: str | None, file: Path | None) -> dict[str, Any]:
     return found
 
 
-def _text_of(file: Path) -> str:
+def text_of(file: Path) -> str:
+    """The text of a file that an option names."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as failure:
@@ -141,7 +142,8 @@ def _text_of(file: Path) -> str:
         raise BadRequest(f"cannot read '{file}': {reason}", remedy="check the path") from failure
 
 
-def _parse_param(given: str) -> tuple[str, Any]:
+def parse_param(given: str) -> tuple[str, Any]:
+    """The name and the value of one parameter, from `NAME=VALUE`."""
     name, sign, value = given.partition("=")
     if not sign or not name:
         raise BadRequest(

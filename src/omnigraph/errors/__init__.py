@@ -9,7 +9,7 @@
     ├── BadRequest                    the request cannot be carried out as asked
     │   ├── ParameterError, InvalidValue, InvalidName, ConstraintViolation, LoadRejected
     │   ├── UnsupportedSchemaChange, SchemaDataViolation, WrongQueryKind, WrongUsage, QueryError, MissingExtra
-    │   ├── GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
+    │   ├── SqlError, GraphClosed, ReadOnlyGraph, ChangeCursorRejected, YamlInvalid
     │   ├── UnsupportedMediaType, ClusterUnreadable, NoHealthyGraphs
     │   ├── EmbeddingNotConfigured, EmbeddingModelMismatch, EmbeddingTextRejected, PolicyInvalid
     │   ├── JavaNotFound, SparkSessionActive, PipelineDuplicateKey
@@ -169,6 +169,7 @@ from omnigraph.errors.request import (
     ReadOnlyGraph,
     RequestTimeout,
     SchemaDataViolation,
+    SqlError,
     TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
@@ -305,6 +306,7 @@ __all__ = [
     "SourceSecretMissing",
     "SparkSessionActive",
     "SparkUnavailable",
+    "SqlError",
     "StaleResolutions",
     "StorageFailure",
     "StreamSinkTaken",

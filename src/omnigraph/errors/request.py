@@ -187,6 +187,12 @@ class QueryError(BadRequest):
         self.reason = reason
 
 
+class SqlError(BadRequest):
+    """An SQL statement is wrong, reads something else than the graph, or needs too much memory."""
+
+    code = "sql_error"
+
+
 class MissingExtra(BadRequest):
     """A feature needs a package that is not installed."""
 

@@ -15,6 +15,7 @@ expression needs them, and returned columns once, at the end. Read in this order
     expressions/                           terms and predicates on rows
     search/, rank_rows.py                  text and vector search, and the best rows by it
     aggregate.py, group_and_sort.py        groups and sorting; exact_sums.py: floats added without rounding
+    arrow_tables.py, sql.py                types as datasets of Arrow, and SQL over them with DuckDB
     result.py                              results, as tables for people
     sources.py, rows.py, read_cache.py     the tables of a snapshot, numbered, and what stays in memory
     row_growth.py                          cached rows, extended for newer versions of a table

@@ -108,15 +108,16 @@ class QueryService:
     def ask(self, target: ReadTarget, read: ReadQuery, run: RunRead[Answer]) -> Answer:
         """Pin a branch or a past version, and run a read on it."""
         try:
-            return self.answer(self._pin(target), read, run)
+            return self.answer(self.pin(target), read, run)
         except HistoricalVersionReclaimed:
             if not isinstance(target, AtBranch):
                 raise
             # The branch moved on and its old version was cleaned up before any row was returned.
-            return self.answer(self._pin(target), read, run)
+            return self.answer(self.pin(target), read, run)
 
     @in_phase("query.pin")
-    def _pin(self, target: ReadTarget) -> PinnedTarget:
+    def pin(self, target: ReadTarget) -> PinnedTarget:
+        """Resolve a target to the exact versions of all tables."""
         return PinnedTarget(target, self.opened().snapshot(target))
 
     def answer(self, pinned: PinnedTarget, read: ReadQuery, run: RunRead[Answer]) -> Answer:

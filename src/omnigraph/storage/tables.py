@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceDataset
 from lance.dataset import Session  # type: ignore[attr-defined]  # public in its documentation only
 from lance.fragment import write_fragments
@@ -112,7 +113,7 @@ class Table:
         self,
         columns: Sequence[str] | None = None,
         *,
-        where: str | None = None,
+        where: str | pc.Expression | None = None,
         limit: int | None = None,
         ordered: bool = True,
         row_ids: bool = False,
@@ -120,7 +121,10 @@ class Table:
         blob_bytes: bool = False,
         fragments: Sequence[int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that satisfy `where`, as they are read; see `scan`."""
+        """Yield the rows that satisfy `where`, as they are read; see `scan`.
+
+        Of Arrow's expressions it takes those that `accepts_filter`.
+        """
 
         def begun(indexed: bool) -> tuple[pa.RecordBatch | None, pa.RecordBatchReader]:
             # An index is asked before the first rows come: when its files are missing, no row is read yet.
@@ -180,7 +184,7 @@ class Table:
     def _open_scanner(
         self,
         columns: Sequence[str] | None,
-        where: str | None,
+        where: str | pc.Expression | None,
         limit: int | None,
         ordered: bool,
         row_ids: bool,
@@ -193,7 +197,7 @@ class Table:
         return self.native.scanner(
             fragments=None if fragments is None else self._choose_fragments(fragments),
             columns=None if columns is None else list(columns),
-            filter=self._stored_filter(where),
+            filter=self._stored_filter(where) if where is None or isinstance(where, str) else where,
             limit=limit,
             scan_in_order=ordered,
             with_row_id=row_ids,
@@ -201,6 +205,22 @@ class Table:
             blob_handling="all_binary" if blob_bytes else None,
             use_scalar_index=indexed,
         )
+
+    def accepts_filter(self, condition: pc.Expression) -> bool:
+        """Whether Lance can evaluate an expression of Arrow while it scans.
+
+        It has no form for some types, such as unsigned numbers, and none for columns that are read in another
+        type than they are stored in.
+        """
+        stored = self.native.schema
+        if any(column.type != field.type for column, field in zip(self.schema, stored, strict=True)):
+            return False
+        try:
+            # It looks at the condition when it plans the scan.
+            self.native.scanner(columns=[], with_row_id=True, filter=condition).explain_plan()
+        except (ValueError, NotImplementedError):
+            return False
+        return True
 
     def _stored_filter(self, where: str | None) -> str | None:
         return None if where is None else stored_filter(where, self.native.schema)

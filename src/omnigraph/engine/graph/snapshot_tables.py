@@ -45,7 +45,7 @@ def read_rows(
     graph: OpenGraph, snapshot: Snapshot, type_name: str, columns: Sequence[str] | None, limit: int | None
 ) -> pa.Table:
     """Read the rows of a type at a snapshot, without its Blobs."""
-    key = _key(snapshot, type_name)
+    key = find_key(snapshot, type_name)
     table = open_table(graph, snapshot, key)
     readable = [field.name for field in table.schema if not is_blob(field)]
     wanted = readable if columns is None else list(columns)
@@ -58,7 +58,8 @@ def read_rows(
         raise explain_failure(graph, snapshot, key, failure) from failure
 
 
-def _key(snapshot: Snapshot, type_name: str) -> str:
+def find_key(snapshot: Snapshot, type_name: str) -> str:
+    """Return the table key of a type that is named alone or by its table key."""
     for key in (type_name, table_key("node", type_name), table_key("edge", type_name)):
         if key in snapshot.entries:
             return key
