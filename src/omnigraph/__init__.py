@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.embed.settings import EmbedProvider, EmbedSettings
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
     from omnigraph.engine.changes.diff import Diff
+    from omnigraph.engine.changes.entity_history import EntityChange, EntityHistory, PropertyChange
     from omnigraph.engine.changes.feed import ChangeFeed, CommitChanges
     from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import ChangeBlock, ChangePage, CommitPage
@@ -221,8 +222,10 @@ __all__ = [
     "EmbedSource",
     "EngineName",
     "EngineReport",
+    "EntityChange",
     "EntityChoice",
     "EntityDataset",
+    "EntityHistory",
     "EntityImage",
     "EntityKind",
     "Explanation",
@@ -269,6 +272,7 @@ __all__ = [
     "ProgressEvent",
     "ProgressListener",
     "Property",
+    "PropertyChange",
     "PropertyIndex",
     "PropertyValues",
     "QueryEngine",
@@ -454,6 +458,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
         "omnigraph.engine.changes.diff": ("Diff",),
         "omnigraph.engine.changes.change": ("Change", "ChangeOperation", "ChangeCounts", "EntityImage"),
         "omnigraph.engine.changes.feed": ("ChangeFeed", "CommitChanges"),
+        "omnigraph.engine.changes.entity_history": ("EntityChange", "EntityHistory", "PropertyChange"),
         "omnigraph.engine.changes.log": ("LogEntry",),
         "omnigraph.engine.changes.page": ("ChangePage", "ChangeBlock", "CommitPage"),
     },

@@ -44,6 +44,7 @@ from omnigraph.storage.location import Location
 
 if TYPE_CHECKING:
     from omnigraph.engine.changes.diff import Diff
+    from omnigraph.engine.changes.entity_history import EntityHistory
     from omnigraph.engine.changes.feed import ChangeFeed
     from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import ChangePage
@@ -216,6 +217,21 @@ class Graph(GraphNames, SqlReads):
     ) -> list[LogEntry]:
         """The newest commits, each with how many entities of each type it changed; see `Commits.log`."""
         return self.commits.log(branch, all_branches=all_branches, actor=actor, limit=limit, stat=stat)
+
+    def history(
+        self, type_name: str, id: str, *, branch: str = MAIN, limit: int | None = DEFAULT_ENTRIES
+    ) -> EntityHistory:
+        """The commits of a branch that changed one entity, newest first, and what each changed.
+
+        `type_name` is that of a node or an edge, or `node:Name` and `edge:Name` where both kinds have one;
+        `limit=None` reads all of it. Only commits that wrote the table of the type are looked at.
+        """
+        from omnigraph.engine.changes.entity_history import HistoryRequest, read_entity_history
+
+        if limit is not None and limit < 0:
+            raise InvalidValue(f"limit must not be negative, got {limit}")
+        request = HistoryRequest(parse_branch_name(branch), type_name, id, limit)
+        return read_entity_history(self._reading(), request)
 
     def show(self, commit: str | Commit) -> CommitDetails[Diff]:
         """A commit, on whatever branch it is, and what it changed against its first parent."""

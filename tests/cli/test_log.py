@@ -153,3 +153,26 @@ def test_no_commit_comes_before_one_made_from_it() -> None:
 def test_lanes_that_wait_for_one_commit_meet_above_it() -> None:
     found = [commit("z", 5, "b"), commit("q", 4, "b"), commit("m", 3, "b"), commit("b", 2)]
     assert draw_lanes(found) == [([], "*"), ([], "| *"), ([], "| | *"), (["|//"], "*")]
+
+
+def test_blame_lists_the_commits_that_changed_an_entity(
+    uri: str, run: Run, run_json: Callable[..., Any]
+) -> None:
+    with og.open(uri) as graph:
+        first = add(graph, "ada", actor="ann", message="Add Ada")
+        add(graph, "bo")
+        done = graph.mutate('query q() { update Person set { age: 2 } where handle = "ada" }')
+        assert done.commit is not None
+    lines = run("blame", "Person", "ada", "--store", uri).splitlines()
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(rf"{done.commit.id}  {time}  -  \[mutate\]", lines[0])
+    assert lines[1:3] == ["  ~ node Person ada", "      age: 1 -> 2"]
+    assert re.fullmatch(rf"{first}  {time}  ann  \[mutate\]  Add Ada", lines[3])
+    assert lines[4] == "  + node Person ada"
+    assert run("blame", "Person", "ada", "-n", "1", "--store", uri).splitlines() == lines[:3]
+    assert run("blame", "Person", "missing", "--store", uri) == "no commits\n"
+    found = run_json("blame", "Person", "ada", "--store", uri)
+    newest, oldest = found["commits"]
+    assert (newest["graph_commit_id"], newest["change"]["changed"]) == (done.commit.id, ["age"])
+    assert newest["change"]["before"]["properties"]["age"] == 1
+    assert (oldest["actor_id"], oldest["change"]["op"], found["reclaimed"]) == ("ann", "insert", False)

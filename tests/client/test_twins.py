@@ -663,6 +663,22 @@ def test_the_log_counts_what_commits_changed(graph: AnyGraph) -> None:
         graph.log("missing")
 
 
+def test_the_history_of_an_entity_has_what_each_commit_changed(graph: AnyGraph) -> None:
+    rows = [{"name": "Blamed"}]
+    graph.load(rows, type="Person", mode="append", branch="blamed", from_="main", message="One")
+    graph.mutate(SET, {"name": "Blamed", "age": 7}, branch="blamed")
+    newest, oldest = graph.history("Person", "Blamed", branch="blamed")
+    assert newest.commit == graph.commits.list("blamed")[0]
+    assert newest.properties == (og.PropertyChange("age", None, 7),)
+    assert (oldest.change.op, oldest.commit.message) == ("insert", "One")
+    assert graph.history("Person", "Blamed", branch="blamed", limit=1).changes == (newest,)
+    assert graph.history("Person", "Blamed").changes == ()
+    with pytest.raises(errors.BadRequest, match="there is no type 'Nothing'"):
+        graph.history("Nothing", "Blamed")
+    with pytest.raises(errors.InvalidValue, match="limit must not be negative"):
+        graph.history("Person", "Blamed", limit=-1)
+
+
 def test_commits_are_reverted_picked_and_restored(graph: AnyGraph) -> None:
     graph.branches.create("replayed")
     graph.branches.create("picked")

@@ -89,6 +89,7 @@ CASES: dict[str, Case] = {
     "resetBranch": Case("reset", {"to": "HEAD"}),
     "listCommits": Case("commits"),
     "readLog": Case("log"),
+    "readHistory": Case("history", params={"type": "Person", "id": "Ada"}),
     "getCommit": Case("commits/HEAD"),
     "list_queries": Case("queries"),
     "invoke_query": Case("queries/older_than", {"params": {"age": 25}}, denied=404),

@@ -37,7 +37,7 @@ LOCAL = Capability(Kind.LOCAL)
 
 CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(
-        ("query", "explain", "diff", "commit", "changes", "blob", "log", "show", "status"), READS
+        ("query", "explain", "diff", "commit", "changes", "blob", "log", "show", "status", "blame"), READS
     ),
     **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema"), WRITES),
     **dict.fromkeys(("revert", "cherry-pick", "reset"), WRITES),

@@ -52,12 +52,13 @@ def print_changes(changes: Iterable[Change], indent: str = "") -> int:
     """Changes for people, as they are read; says how many there were."""
     count = 0
     for change in changes:
-        print_text("\n".join(f"{indent}{line}" for line in _render_change(change)))
+        print_text("\n".join(f"{indent}{line}" for line in render_change(change)))
         count += 1
     return count
 
 
-def _render_change(change: Change) -> Iterator[str]:
+def render_change(change: Change) -> Iterator[str]:
+    """A change for people: a line about the entity, and one for each value."""
     yield f"{SIGNS[change.op]} {change.kind} {change.type_name} {escape_invisible(change.id)}"
     before, after = _list_values(change.before), _list_values(change.after)
     if change.op is ChangeOperation.UPDATE:

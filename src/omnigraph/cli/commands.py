@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Command] = {
         "omnigraph.cli.alias:app", "Run a query that the config file has a name for.", Plane.LOCAL
     ),
     "algorithm": Command("omnigraph.cli.algorithm:app", "Find ranks, components, paths and the like."),
+    "blame": Command("omnigraph.cli.blame:app", "List the commits that changed one node or edge."),
     "blob": Command("omnigraph.cli.blob:app", "Read a Blob, or see how large it is."),
     "branch": Command("omnigraph.cli.branch:app", "Create, list, merge and delete branches."),
     "changes": Command("omnigraph.cli.changes:app", "Show what the commits of a branch changed."),

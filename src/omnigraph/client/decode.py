@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
+from omnigraph.engine.changes.entity_history import EntityChange, EntityHistory
 from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import ChangeBlock, ChangePage, CommitPage
 from omnigraph.engine.graph.lineage import Commit
@@ -231,6 +232,12 @@ def change(found: Members) -> Change:
         after=_optional_image(found.get("after")),
         changed=tuple(found.get("changed", ())),
     )
+
+
+def entity_history(found: Members) -> EntityHistory:
+    """Return the history of one entity."""
+    changes = (EntityChange(commit(one["commit"]), change(one["change"])) for one in found["changes"])
+    return EntityHistory(tuple(changes), found["reclaimed"])
 
 
 def change_page(found: Members) -> ChangePage:

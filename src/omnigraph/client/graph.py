@@ -26,6 +26,7 @@ from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address, Transport, close_stream
 from omnigraph.client.write_block import RemoteWriteBlock
 from omnigraph.engine.changes import DEFAULT_CHANGES, DEFAULT_ENTRIES
+from omnigraph.engine.changes.entity_history import EntityHistory
 from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import ChangePage
 from omnigraph.engine.export.export_request import BinaryStream, ExportFormatName, ExportOutput, ExportResult
@@ -134,6 +135,12 @@ class RemoteGraph(GraphNames):
     ) -> list[LogEntry]:
         """The newest commits, each with how many entities of each type it changed; see `Graph.log`."""
         return self.commits.log(branch, all_branches=all_branches, actor=actor, limit=limit, stat=stat)
+
+    def history(
+        self, type_name: str, id: str, *, branch: str = MAIN, limit: int | None = DEFAULT_ENTRIES
+    ) -> EntityHistory:
+        """The commits of a branch that changed one entity, newest first; see `Graph.history`."""
+        return self._transport.send(reads.read_history(type_name, id, branch, limit))
 
     def show(self, commit: str | Commit) -> CommitDetails[RemoteDiff]:
         """A commit, on whatever branch it is, and what it changed against its first parent."""

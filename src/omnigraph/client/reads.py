@@ -27,6 +27,7 @@ from omnigraph.client.results import decode_arrow, decode_table, result_from_jso
 from omnigraph.client.served_options import refuse_engine, require_known
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.changes import DEFAULT_ENTRIES
+from omnigraph.engine.changes.entity_history import EntityHistory
 from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
@@ -228,6 +229,19 @@ def read_log(branch: str, options: LogOptions) -> Call[list[LogEntry]]:
         stat=_flag(options.get("stat", True)),
     )
     return Call("GET", "log", decode_json(decode.log_entries), query)
+
+
+def read_history(type_name: str, entity_id: str, branch: str, limit: int | None) -> Call[EntityHistory]:
+    """Return the commits that changed one entity."""
+    if limit is not None and limit < 0:
+        raise InvalidValue(f"limit must not be negative, got {limit}")
+    query = query_of(
+        type=type_name,
+        id=entity_id,
+        branch=parse_branch_name(branch),
+        limit="all" if limit is None else str(limit),
+    )
+    return Call("GET", "history", decode_json(decode.entity_history), query)
 
 
 def _flag(value: bool) -> str:

@@ -8,6 +8,7 @@ from omnigraph.engine.changes import DEFAULT_ENTRIES
 from omnigraph.errors import BadRequest
 from omnigraph.policy.actions import Action
 from omnigraph.server.requests import Call, branch_or_main
+from omnigraph.server.wire.changes import EntityHistoryOutput
 from omnigraph.server.wire.commits import CommitListOutput, CommitOutput, LogEntryOutput, LogOutput
 
 
@@ -39,6 +40,26 @@ async def read_log(call: Call) -> Response:
         return call.encode(LogOutput(commits=[LogEntryOutput.of(one) for one in found]))
 
     return call.reply(await call.read(work))
+
+
+async def read_history(call: Call) -> Response:
+    """Return the commits that changed one entity."""
+    branch, limit, graph = branch_or_main(call.query("branch")), _limit(call), call.graph
+    call.authorize(Action.READ, branch=branch)
+    type_name, entity_id = (_require(call, name) for name in ("type", "id"))
+
+    def work() -> bytes:
+        found = graph.history(type_name, entity_id, branch=branch, limit=limit)
+        return call.encode(EntityHistoryOutput.of(found))
+
+    return call.reply(await call.read(work))
+
+
+def _require(call: Call, name: str) -> str:
+    found = call.query(name)
+    if not found:
+        raise BadRequest(f"`{name}` is required", remedy="name the type and the id of an entity")
+    return found
 
 
 def _limit(call: Call) -> int | None:

@@ -33,6 +33,7 @@ HANDLERS: Mapping[str, Handler] = {
     "resetBranch": branches.reset,
     "listCommits": commits.list_commits,
     "readLog": commits.read_log,
+    "readHistory": commits.read_history,
     "getCommit": commits.get_commit,
     **DATA_HANDLERS,
     **UI_HANDLERS,

@@ -10,7 +10,7 @@ from omnigraph.server.data_routes import DATA_ROUTES
 from omnigraph.server.mcp.routes import MCP_ROUTES
 from omnigraph.server.route import TEXT, Body, Param, Route
 from omnigraph.server.ui_routes import UI_ROUTES
-from omnigraph.server.wire import branches, commits, health, reads, schemas, writes
+from omnigraph.server.wire import branches, changes, commits, health, reads, schemas, writes
 
 BRANCH = Param("branch", "The branch; main, if none is named.")
 IF_COMMIT = Param(
@@ -256,6 +256,21 @@ ROUTES: tuple[Route, ...] = (
             Param("stat", "Whether changes are counted; true, if not said.", choices=("true", "false")),
         ),
         response=commits.LogOutput,
+    ),
+    Route(
+        method="GET",
+        path="history",
+        operation="readHistory",
+        summary="The commits of a branch that changed one entity, newest first, and what each changed.",
+        policy="read(b)",
+        params=(
+            Param("type", "The type; node:Name or edge:Name where both kinds have one.", required=True),
+            Param("id", "The id of the entity.", required=True),
+            BRANCH,
+            Param("limit", "At most so many commits, or all; 20, if not said."),
+        ),
+        response=changes.EntityHistoryOutput,
+        ours=True,
     ),
     Route(
         method="GET",

@@ -31,6 +31,8 @@ from omnigraph.client.served_options import refuse_actor, refuse_engine
 from omnigraph.client.statements import WriteOptions, author_of
 from omnigraph.client.transport import DEFAULT_TIMEOUT, Address
 from omnigraph.client.writes import MutateOptions
+from omnigraph.engine.changes import DEFAULT_ENTRIES
+from omnigraph.engine.changes.entity_history import EntityHistory
 from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import ChangePage
 from omnigraph.engine.export.export_request import BinaryStream, ExportFormatName, ExportOutput, ExportResult
@@ -128,6 +130,12 @@ class AsyncRemoteGraph:
     async def log(self, branch: str = MAIN, **how: Unpack[LogOptions]) -> list[LogEntry]:
         """The newest commits, each with how many entities of each type it changed; see `Graph.log`."""
         return await self.commits.log(branch, **how)
+
+    async def history(
+        self, type_name: str, id: str, *, branch: str = MAIN, limit: int | None = DEFAULT_ENTRIES
+    ) -> EntityHistory:
+        """The commits of a branch that changed one entity, newest first; see `Graph.history`."""
+        return await self._send(reads.read_history(type_name, id, branch, limit))
 
     async def show(self, commit: str | Commit) -> CommitDetails[AsyncRemoteDiff]:
         """A commit, on whatever branch it is, and what it changed against its first parent."""

@@ -6,6 +6,7 @@ Read in this order:
     diff.py                        two snapshots, type by type, with images before and after
     feed.py, page.py               commit after commit, in pages, with cursors
     log.py                         commits, newest first, with how much each changed
+    entity_history.py              the commits that changed one entity
     table_side.py                  a table at one snapshot, and where two versions of it diverged
     row_pairs.py                   which entities differ; equality.py decides
     comparison.py                  many changes: by tasks, in parts and buckets, the result as sorted files

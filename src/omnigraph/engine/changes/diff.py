@@ -66,7 +66,7 @@ def _build_portion(key: str, pairs: RowPairs, portion: pa.Table) -> Iterator[Cha
     # Rows of entities that are on both sides, of which each table has its own places.
     shared = before.filter(pa.array(now[was])), after.filter(pa.array(was[now]))
     names = _changed_names(pairs, *shared)
-    befores, afters = _images(pairs.left, before), _images(pairs.right, after)
+    befores, afters = build_images(pairs.left, before), build_images(pairs.right, after)
     for entity, there, here in zip(portion.column(ID).to_pylist(), was, now, strict=True):
         op = (
             ChangeOperation.INSERT
@@ -90,7 +90,8 @@ def _rows(side: TableSide | None, rows: pa.Array) -> pa.Table:
     return pa.table({}) if side is None else side.read_rows(rows)
 
 
-def _images(side: TableSide | None, rows: pa.Table) -> Iterator[EntityImage]:
+def build_images(side: TableSide | None, rows: pa.Table) -> Iterator[EntityImage]:
+    """Yield the images of entities in rows that were read from a side."""
     if side is None or not rows.num_rows:
         return
     names = list(side.types)

@@ -23,9 +23,12 @@ from omnigraph.engine.graph.manifest import (
     EMPTY_STATE,
     MAIN,
     UPDATED_AT,
+    VERSION,
     ManifestState,
     Records,
+    TableVersion,
     decode,
+    decode_published,
 )
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
@@ -293,6 +296,17 @@ def read_records_at(root: Root, table: Table, version: int) -> Records:
     if table.has_stable_row_ids:
         return _created_until(table, version)
     return read_all_records(_check_out(root, table.branch, version))
+
+
+def read_published_versions(table: Table, key: str) -> list[tuple[int, TableVersion]] | None:
+    """Return the versions of a table that a branch published, each with the manifest version of its publish.
+
+    None when the manifest does not record when its rows were written.
+    """
+    if not table.has_stable_row_ids:
+        return None
+    where = f"object_type = '{VERSION}' AND table_key = '{key}'"
+    return decode_published(table.scan((*COLUMNS, CREATED_AT), where=where, ordered=False))
 
 
 def _created_until(table: Table, version: int) -> Records:

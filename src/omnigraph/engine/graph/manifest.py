@@ -216,11 +216,20 @@ def _versions(rows: pa.Table) -> list[TableVersion]:
     ordered = rows.sort_by("table_version")
     # Only the newest row of each table matters, so only those become Python values.
     newest = {key: position for position, key in enumerate(ordered.column("table_key").to_pylist())}
-    chosen = ordered.take(pa.array(newest.values(), pa.int64()))
+    return _table_versions(ordered.take(pa.array(newest.values(), pa.int64())))
+
+
+def decode_published(rows: pa.Table) -> list[tuple[int, TableVersion]]:
+    """The versions of tables behind manifest rows, oldest first, with the manifest version that has each."""
+    ordered = rows.sort_by("table_version")
+    return list(zip(ordered.column(CREATED_AT).to_pylist(), _table_versions(ordered), strict=True))
+
+
+def _table_versions(rows: pa.Table) -> list[TableVersion]:
     names = (KEY, "table_key", "table_version", "table_branch", "row_count")
     return [
         TableVersion(key, _required(version, object_id, "table_version"), owner, row_count)
-        for object_id, key, version, owner, row_count in zip(*_columns(chosen, *names), strict=True)
+        for object_id, key, version, owner, row_count in zip(*_columns(rows, *names), strict=True)
     ]
 
 

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from omnigraph.engine.changes.entity_history import EntityHistory
 from omnigraph.server.wire.base import Sparse, Wire
+from omnigraph.server.wire.commits import CommitOutput
 
 
 class ChangeCause(Sparse, frozen=True, kw_only=True):
@@ -78,3 +80,31 @@ class ChangeFeedOutput(Sparse, frozen=True, kw_only=True):
     next_page_token: str | None = None
     cursor: str | None = None
     caught_up: bool | None = None
+
+
+class EntityHistoryEntry(Wire, frozen=True, kw_only=True):
+    """A commit, and what it did to the entity."""
+
+    commit: CommitOutput
+    change: EntityChange
+
+
+class EntityHistoryOutput(Wire, frozen=True, kw_only=True):
+    """The commits that changed one entity; `reclaimed` says that a cleanup removed what older ones need."""
+
+    changes: list[EntityHistoryEntry]
+    reclaimed: bool
+
+    @classmethod
+    def of(cls, found: EntityHistory) -> EntityHistoryOutput:
+        """Return the body of a history."""
+        return cls(
+            changes=[
+                EntityHistoryEntry(
+                    commit=CommitOutput.of(one.commit),
+                    change=msgspec.convert(one.change.to_json(), EntityChange),
+                )
+                for one in found
+            ],
+            reclaimed=found.reclaimed,
+        )
