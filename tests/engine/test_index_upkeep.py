@@ -15,6 +15,7 @@ import omnigraph as og
 from omnigraph import failpoints
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance import ensure_indexes
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.doctor import examine
@@ -135,6 +136,10 @@ def declare_index(graph: Graph) -> Any:
     return graph.apply_schema(SCHEMA.replace("extra: I64?", "extra: I64? @index"))
 
 
+def change_metric(graph: Graph) -> Any:
+    return graph.apply_schema(SCHEMA.replace("Vector(4)? @index", "Vector(4)? @index @metric(cosine)"))
+
+
 def update(graph: Graph) -> Any:
     return graph.mutate("query q() { update Doc set { score: 7 } where score >= 0 }")
 
@@ -206,6 +211,25 @@ def test_without_upkeep_every_kind_of_write_says_what_is_pending(
     monkeypatch.setenv(tidy.SETTING, "on")
     graph.load(docs(9 * ROWS).rename_columns(_columns(graph)), type=_node(graph), mode="append")
     assert lacking(graph) == {}, "the next write of many rows sees to it"
+
+
+def test_another_metric_replaces_the_index_or_says_that_it_is_pending(
+    tmp_path: Path, limit: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ensure_indexes, "VECTOR_ROWS", ROWS // 2)
+    graph = make_filled(Location.parse(tmp_path / "g"))
+    done = change_metric(graph)
+    left = lacking(graph)
+    assert {key: set(columns) for key, columns in done.pending_indexes.items()} == left
+    assert left in ({}, {DOC: {"place"}})
+    graph.optimize()
+    assert lacking(graph) == {}
+    entry = graph._opened.load("main").state.entries()[DOC]
+    table = graph._opened.root.tables.open(
+        graph._opened.root.layout.table(entry.path), entry.version, branch=entry.owner
+    )
+    stored = [(one.metric, one.is_complete) for one in read_coverage(table).values() if "IVF" in one.kind]
+    assert stored == [("cosine", True)]
 
 
 def _node(graph: Graph) -> str:

@@ -20,6 +20,7 @@ node Thing {
   k: String @key  s: String?  t: String? @index  b: Bool?  kind: enum(red, green, blue)?
   i: I32? @index  j: I64?  u: U32?  w: U64?  f: F32?  d: F64?  x: F64?
   day: Date?  at: DateTime?  tags: [String]?  nums: [I64]?  reals: [F32]?  v: Vector(2)? @index
+  va: Vector(2)? @metric(cosine)  vd: Vector(2)? @metric(dot)
 }
 node Place { name: String  i: I32?  w: U64?  d: F64? }
 node Item { code: I64 @key  f: F32?  on: Bool  at: DateTime? @index }
@@ -462,7 +463,8 @@ def _value(author: Author, scope: Scope, returned: Returned) -> None:
     elif call:
         returned.add(call)
     elif choice == 3 and things:
-        distance = f"nearest(${author.pick(things)}.v, [{', '.join(map(str, author.pick(VECTORS)))}])"
+        vector = f"${author.pick(things)}.{author.pick(['v', 'va', 'vd'])}"
+        distance = f"nearest({vector}, [{', '.join(map(str, author.pick(VECTORS)))}])"
         # By itself it would be a ranking as an order term; inside an expression it is a value.
         is_value = author.one_in(2)
         returned.add(f"{distance} * 1" if is_value else distance, sortable=is_value, approximate=True)

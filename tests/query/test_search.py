@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance.query import MatchQuery
 
+from omnigraph.lang.schema.catalog import Metric
 from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows
 from omnigraph.query.search import text_lookup
@@ -115,6 +116,42 @@ def test_distances_equal_those_of_exact_arithmetic(rows: list[list[float]]) -> N
         assert found == pytest.approx(math.sqrt(square), rel=1e-14, abs=0)
 
 
+@given(
+    st.lists(st.lists(st.floats(width=32, min_value=-1e6, max_value=1e6), min_size=3, max_size=3), min_size=2)
+)
+def test_cosine_and_dot_equal_those_of_exact_arithmetic(rows: list[list[float]]) -> None:
+    query, *others = rows
+    stored = np.array(others, np.float32)
+    angles, products = (compute_distances(vector(*query), stored, by) for by in ("cosine", "dot"))
+    for other, angle, product in zip(others, angles.tolist(), products.tolist(), strict=True):
+        dot, a, b = exact_product(query, other), exact_product(query, query), exact_product(other, other)
+        assert product == pytest.approx(-float(dot), rel=1e-12, abs=1e-12 * math.sqrt(a) * math.sqrt(b))
+        if not a or not b:
+            assert angle == math.inf
+        else:
+            exact = 1 - Decimal(dot.numerator) / Decimal(dot.denominator) / (
+                exact_decimal(a) * exact_decimal(b)
+            )
+            assert angle == pytest.approx(float(exact), rel=1e-12, abs=1e-14)
+
+
+def exact_product(one: list[float], other: list[float]) -> Fraction:
+    return sum((Fraction(a) * Fraction(b) for a, b in zip(one, other, strict=True)), Fraction())
+
+
+def exact_decimal(square: Fraction) -> Decimal:
+    return Decimal(square.numerator).sqrt() / Decimal(square.denominator).sqrt()
+
+
+def test_directions_that_are_close_keep_their_distance_and_none_is_infinitely_far() -> None:
+    stored_vectors = np.array([[1, 0], [4, 0], [1, 1e-7], [0, 2], [-1, 0], [0, 0], [math.nan, 1]], np.float32)
+    found = compute_distances(vector(2, 0), stored_vectors, "cosine").tolist()
+    assert found == [0.0, 0.0, pytest.approx(5e-15, rel=1e-5), 1.0, 2.0, math.inf, math.inf]
+    assert compute_distances(vector(0, 0), stored_vectors, "cosine").tolist() == [math.inf] * 7
+    found = compute_distances(vector(2, 0), np.array([[3, 1], [math.inf, 0], [0, 0]], np.float32), "dot")
+    assert found.tolist() == [-6.0, math.inf, 0.0]
+
+
 # --- nearest ---------------------------------------------------------------------------------------
 
 
@@ -145,20 +182,22 @@ def test_vectors_beyond_32_bits_and_not_numbers_come_last(tmp_path: Path) -> Non
     assert len(searches().nearest(rows, "at", vector(math.inf, 0), 2)[0]) == 2
 
 
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
 @pytest.mark.parametrize("share", [None, 0.6])
-def test_the_short_cut_misses_nothing(offset: float, share: float | None) -> None:
+def test_the_short_cut_misses_nothing(offset: float, share: float | None, metric: Metric) -> None:
     random_numbers = np.random.default_rng(7)
     values = (random_numbers.normal(size=(20_000, 8)) + offset).astype(np.float32)
     values[::3] = values[0]  # very many are equally near
+    values[7], values[8], values[10] = 0, 1e-30, 1e30
     known = random_numbers.random(len(values)) < 0.9
     column = pa.array(list(values), pa.list_(pa.float32(), 8), mask=~known)
     vectors = Vectors.of(column)
     among = None if share is None else np.flatnonzero(random_numbers.random(len(values)) < share)
     for query in (values[0], values[1] + np.float32(0.01), np.zeros(8, np.float32)):
         for wanted in (1, 10, 5000):
-            fast = find_nearest(vectors, vectors.squares(), query, wanted, among)
-            slow = find_nearest(vectors, None, query, wanted, among)
+            fast = find_nearest(vectors, vectors.squares(), query, wanted, among, metric)
+            slow = find_nearest(vectors, None, query, wanted, among, metric)
             assert sorted(fast[0]) == sorted(slow[0])
             assert len(slow[0]) >= wanted
 
@@ -226,12 +265,16 @@ def draw_clusters(seed: int, many: int, width: int = 16) -> np.ndarray[Any, np.d
     )
 
 
-def test_an_index_gives_the_nearest_of_a_large_table_of_any_choice_and_after_changes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_an_index_gives_the_nearest_of_a_large_table_of_any_choice_and_after_changes(
+    tmp_path: Path, metric: Metric
+) -> None:
     many, width = 3 * PARTITION_ROWS, 16
     values = draw_clusters(2, many)
     ids = [f"d{number}" for number in range(many)]
     table = create_table(tmp_path, docs(ids, at=list(values), width=width))
-    spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": many // PARTITION_ROWS, "metric": "L2"})
+    options = {"num_partitions": many // PARTITION_ROWS, "metric": metric.upper()}
+    spec = IndexSpec("at", "IVF_FLAT", "by_at", options)
     table = commit_staged(stage_indexes(table, [spec]))
     changed = list(draw_clusters(3, 200))
     table = commit_staged(stage_upsert(table, docs(ids[:200], at=changed, width=width)))
@@ -244,8 +287,8 @@ def test_an_index_gives_the_nearest_of_a_large_table_of_any_choice_and_after_cha
     right = total = 0
     for choice in (None, among):
         for query in (values[5], *draw_clusters(5, 20)):
-            exact = searches().nearest(rows, "at", query, 10, choice)
-            indexed = searches(exact_bytes=0).nearest(rows, "at", query, 10, choice)
+            exact = searches().nearest(rows, "at", query, 10, choice, metric)
+            indexed = searches(exact_bytes=0).nearest(rows, "at", query, 10, choice, metric)
             right += len(np.intersect1d(exact[0], indexed[0]))
             total += 10
             assert indexed[1].tolist() == sorted(indexed[1].tolist())
@@ -267,6 +310,24 @@ def test_an_index_is_not_asked_where_its_32_bits_cannot_tell_distances_apart(
         indexed = searches(exact_bytes=0).nearest(rows, "at", query, 10)
         assert indexed[0].tolist() == exact[0].tolist()
         assert indexed[1].tolist() == exact[1].tolist()
+
+
+@pytest.mark.parametrize("metric", ["cosine", "dot"])
+def test_an_index_of_one_partition_finds_the_nearest_by_any_metric(tmp_path: Path, metric: Metric) -> None:
+    values = draw_clusters(2, 5000)
+    values[3] = 0
+    table = create_table(tmp_path, docs([f"d{n}" for n in range(5000)], at=list(values), width=16))
+    spec = IndexSpec("at", "IVF_FLAT", "by_at", {"num_partitions": 0, "metric": metric.upper()})
+    rows = number_rows(commit_staged(stage_indexes(table, [spec])))
+    asked = searches(exact_bytes=0)
+    for query in (values[5], values[6]):
+        exact = searches().nearest(rows, "at", query, 10, None, metric)
+        indexed = asked.nearest(rows, "at", query, 10, None, metric)
+        assert asked.how == "stored index"
+        assert indexed[0].tolist() == exact[0].tolist()
+        assert indexed[1].tolist() == exact[1].tolist()
+    assert asked.nearest(rows, "at", values[5], 3) is not None
+    assert asked.how == "vectors compared", "an index of another metric is not asked"
 
 
 def test_a_choice_of_few_rows_is_compared_though_there_is_an_index(tmp_path: Path) -> None:

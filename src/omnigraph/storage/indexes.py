@@ -67,6 +67,8 @@ class IndexCoverage:
     covered_fragments: int
     total_fragments: int
     parts: tuple[Segment, ...] = ()
+    metric: str = "l2"
+    """How an index of vectors compares."""
 
     @property
     def is_complete(self) -> bool:
@@ -177,10 +179,20 @@ def stage_extensions(
             for one in extensions
             if one.spec.name in stored
             for old in list_segments(stored[one.spec.name])
-            if old.uuid in one.replaced
+            if old.uuid in one.replaced or _compares_differently(stored[one.spec.name], one.spec)
         ]
         operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=gone)
         return Staged(table, build_transaction(table, operation))
+
+
+def _is_small_cosine(spec: IndexSpec) -> bool:
+    """Whether to do without a training, which fails where all of a sample are zero vectors."""
+    return spec.options.get("metric") == "COSINE" and spec.options["num_partitions"] == 1
+
+
+def _compares_differently(stored: Any, spec: IndexSpec) -> bool:
+    """Whether a stored index of vectors has another metric, so that no segment of it can stay."""
+    return "metric" in spec.options and stored.details.get("metric_type") != spec.options["metric"]
 
 
 def _to_part(table: Table, one: IndexExtension, replaces: bool) -> IndexPart:
@@ -188,7 +200,7 @@ def _to_part(table: Table, one: IndexExtension, replaces: bool) -> IndexPart:
     part = IndexPart(spec.column, spec.type, spec.name, chosen, replaces, dict(spec.options))
     return (
         as_single_partition(table, part)
-        if spec.options.get("num_partitions") == 0
+        if spec.options.get("num_partitions") == 0 or _is_small_cosine(spec)
         else prepare_part(table, part)
     )
 
@@ -256,6 +268,7 @@ def _describe_index(stored: Any, present: frozenset[int]) -> IndexCoverage:
         covered_fragments=len(frozenset().union(*(part.fragments for part in parts))),
         total_fragments=len(present),
         parts=parts,
+        metric=str(stored.details.get("metric_type", "l2")).lower(),
     )
 
 
@@ -286,3 +299,23 @@ def find_overlong_vector(
             if most_bytes is not None and read >= most_bytes:
                 break
     return None
+
+
+SHORTEST = 1e-18
+"""Vectors up to this length have no direction in 32 bits: an index by cosine leaves them out."""
+
+
+def count_directions(table: Table, column: str, fragments: Collection[int] | None = None) -> int:
+    """Return how many vectors of these fragments an index by cosine can hold."""
+    wanted = None if fragments is None else frozenset(fragments)
+    pieces = [one for one in table.native.get_fragments() if wanted is None or int(one.fragment_id) in wanted]
+    if not pieces:
+        return 0
+    width, found = table.schema.field(column).type.list_size, 0
+    with table.access.call("scan", table.uri):
+        for batch in table.native.scanner(columns=[column], fragments=pieces).to_batches():
+            values = batch.column(0).drop_null().flatten().to_numpy(zero_copy_only=False)
+            vectors = values.reshape(-1, width).astype(np.float64)
+            lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+            found += int(np.count_nonzero(np.isfinite(lengths) & (lengths > SHORTEST)))
+    return found

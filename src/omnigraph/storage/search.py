@@ -120,16 +120,16 @@ def _same_analyser(details: Mapping[str, Any]) -> bool:
 # --- vectors ---------------------------------------------------------------------------------------
 
 
-def find_vector_index(table: Table, column: str) -> StoredIndex | None:
-    """The vector index of a column, if it compares as we do."""
+def find_vector_index(table: Table, column: str, metric: str = "l2") -> StoredIndex | None:
+    """The vector index of a column, if it compares by this metric."""
     for found in _describe_indexes(table, column):
-        if found.index_type.upper().startswith("IVF") and found.details.get("metric_type") == "L2":
+        if found.index_type.upper().startswith("IVF") and found.details.get("metric_type") == metric.upper():
             return _describe_index(table, found)
     return None
 
 
 def search_vectors(
-    table: Table, index: StoredIndex, column: str, query: NDArray[np.float32], count: int
+    table: Table, index: StoredIndex, column: str, query: NDArray[np.float32], count: int, metric: str = "l2"
 ) -> tuple[NDArray[np.uint64], pa.Array] | None:
     """Row ids and vectors of the nearest `count` rows or more, in no order, as far as the index finds them.
 
@@ -143,7 +143,7 @@ def search_vectors(
         "q": query,
         "k": min(reach, index.indexed_rows + index.unindexed_rows),
         "nprobes": max(_FEWEST_PROBES, partitions // _PROBED_SHARE),
-        "metric": "L2",
+        "metric": metric.upper(),
     }
     asked = {"columns": ["_rowid", "_distance", column], "nearest": wanted}
     found = table.run_with_indexes("search", lambda indexed: _run_search(table, asked) if indexed else None)

@@ -46,6 +46,7 @@ from omnigraph.lang.query.terms import (
     TextTest,
     Total,
 )
+from omnigraph.lang.schema.catalog import Metric
 from omnigraph.lang.types import FLOATS, Scalar, ValueType
 from omnigraph.lang.values import Stored
 from tests.query.oracle import moments
@@ -210,8 +211,8 @@ class Values:
 
     def _score(self, term: Term, row: Row) -> Any:
         match term:
-            case Distance(target, query):
-                return distance(self.value(target, row), self.value(query, row))
+            case Distance(target, query, metric=metric):
+                return distance(self.value(target, row), self.value(query, row), metric)
             case Relevance(field, query):
                 return self._relevance(field, self.value(query, row), row)
             case Fusion(first=arm):
@@ -308,7 +309,16 @@ def fits(op: str, text: str, pattern: str) -> bool:
     return re.fullmatch("".join(parts), text, flags) is not None
 
 
-def distance(vector: tuple[float, ...] | None, query: tuple[float, ...] | None) -> float | None:
+def distance(
+    vector: tuple[float, ...] | None, query: tuple[float, ...] | None, metric: Metric
+) -> float | None:
     if vector is None or query is None:
         return None
-    return math.dist(vector, [as_f32(number) for number in query])
+    wanted = [as_f32(number) for number in query]
+    if metric == "l2":
+        return math.dist(vector, wanted)
+    product = float(sum(map(operator.mul, vector, wanted)))
+    if metric == "dot":
+        return -product
+    lengths = math.hypot(*vector) * math.hypot(*wanted)
+    return 1 - product / lengths if lengths else math.inf

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import split_key
 from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS
-from omnigraph.lang.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, Metric, NodeType
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.storage.index_parts import BTREE, IVF_FLAT
 from omnigraph.storage.indexes import IndexCoverage, IndexSpec, text_index_spec
@@ -39,6 +39,8 @@ class DeclaredIndex:
 
     column: str
     kind: IndexKind
+    metric: Metric = "l2"
+    """How an index of vectors compares."""
 
     @property
     def name(self) -> str:
@@ -47,7 +49,9 @@ class DeclaredIndex:
 
     def is_met_by(self, stored: IndexCoverage) -> bool:
         """Whether a stored index is of this kind, regardless of which program built it."""
-        return stored.columns == (self.column,) and _KINDS.get(stored.kind, IndexKind.VECTOR) is self.kind
+        kind = _KINDS.get(stored.kind, IndexKind.VECTOR)
+        fits = kind is not IndexKind.VECTOR or stored.metric == self.metric
+        return stored.columns == (self.column,) and kind is self.kind and fits
 
     def spec(self, vectors: int = 0) -> IndexSpec:
         """How to build it; for vectors, over so many; where there are none, nothing is in a partition.
@@ -65,7 +69,10 @@ class DeclaredIndex:
             case IndexKind.VECTOR:
                 partitions = min(vectors, max(1, vectors // PARTITION_ROWS))
                 return IndexSpec(
-                    self.column, IVF_FLAT, self.name, {"metric": "L2", "num_partitions": partitions}
+                    self.column,
+                    IVF_FLAT,
+                    self.name,
+                    {"metric": self.metric.upper(), "num_partitions": partitions},
                 )
 
 
@@ -80,7 +87,7 @@ def declared_indexes(catalog: Catalog, key: str) -> tuple[DeclaredIndex, ...]:
     for column in _declared(owner):
         chosen = index_kind(owner.properties[column].type)
         if chosen is not None:
-            found.setdefault(column, DeclaredIndex(column, chosen))
+            found.setdefault(column, DeclaredIndex(column, chosen, owner.properties[column].metric))
     return tuple(found.values())
 
 

@@ -34,6 +34,7 @@ from omnigraph.storage.indexes import (
     IndexSpec,
     RefusedIndex,
     Segment,
+    count_directions,
     find_overlong_vector,
     read_coverage,
 )
@@ -252,7 +253,7 @@ def can_extend(table: Table, wish: DeclaredIndex, index: IndexCoverage) -> bool:
         case IndexKind.TEXT:
             return False
         case IndexKind.VECTOR:
-            trusted = find_vector_index(table, wish.column)
+            trusted = find_vector_index(table, wish.column, wish.metric)
             ours = trusted is not None and trusted.kind == IVF_FLAT
             # What Lance makes of an inherited index when a fork is compacted is known of B-trees only.
             return ours and not any(part.inherited for part in index.parts)
@@ -279,6 +280,8 @@ def count_vectors(table: Table, wish: DeclaredIndex, fragments: frozenset[int] |
     """How many values of a column there are to learn from; 0 where that does not matter."""
     if wish.kind is not IndexKind.VECTOR:
         return 0
+    if wish.metric == "cosine":
+        return count_directions(table, wish.column, fragments)
     chosen = None if fragments is None else sorted(fragments)
     return table.count(f"{quoted(wish.column)} IS NOT NULL", fragments=chosen)
 

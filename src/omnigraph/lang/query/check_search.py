@@ -53,7 +53,8 @@ def check_distance(scope: Scope, expr: ast.Nearest) -> Distance:
         )
     query = _check_search_argument(scope, expr.query, "T15", "nearest query")
     _check_nearest_query(target, query, expr.query.at)
-    return Distance(Prop(ref.var, ref.name, target), query, F64.with_nullable())
+    metric = scope.catalog.nodes[bound.type_name].properties[ref.name].metric
+    return Distance(Prop(ref.var, ref.name, target), query, F64.with_nullable(), metric)
 
 
 def _check_nearest_query(target: ValueType, query: Const | ParamRef, at: Span) -> None:

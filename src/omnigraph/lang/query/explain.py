@@ -216,8 +216,9 @@ def _show_aggregate_or_search(term: Term) -> str:
     match term:
         case Total(fn=fn, argument=argument, distinct=distinct):
             return f"{fn}({'distinct ' if distinct else ''}{show_term(argument)})"
-        case Distance(target=target, query=query):
-            return f"nearest({show_term(target)}, {show_term(query)})"
+        case Distance(target=target, query=query, metric=metric):
+            by = "" if metric == "l2" else f" by {metric}"
+            return f"nearest({show_term(target)}, {show_term(query)}){by}"
         case Relevance(field=field, query=query):
             return f"bm25({show_term(field)}, {show_term(query)})"
         case Fusion(first=first, second=second, k=k):

@@ -23,6 +23,7 @@ from omnigraph.lang.query.ast import (
     PatternOp,
     TextFn,
 )
+from omnigraph.lang.schema.catalog import Metric
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, ValueType
 
 ConstantValue = str | int | float | bool | None
@@ -168,11 +169,13 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """`nearest`: Euclidean distance of a vector property to a query; a String query is embedded first."""
+    """`nearest`: the distance of a vector property to a query; a String query is embedded first."""
 
     target: Prop
     query: Const | ParamRef
     type: ValueType = F64
+    metric: Metric = "l2"
+    """What the property declares."""
 
 
 @dataclass(frozen=True, slots=True)

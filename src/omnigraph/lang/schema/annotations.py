@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema import schema_ast as ast
-from omnigraph.lang.schema.catalog import Property, TypeKind
+from omnigraph.lang.schema.catalog import METRICS, Property, TypeKind
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members
 from omnigraph.lang.source import Problems
 from omnigraph.lang.types import Scalar, ValueType
@@ -47,7 +47,7 @@ def default_json(declared: Property) -> Json:
     return to_json_value(default_of(declared), declared.type)
 
 
-ANNOTATIONS = ("description", "instruction", "rename_from", "embed", "default")
+ANNOTATIONS = ("description", "instruction", "rename_from", "embed", "default", "metric")
 """The annotations that mean something; any other is kept as metadata."""
 
 _ON_PROPERTIES = (*MARKS, "embed")
@@ -88,12 +88,20 @@ def check_property_annotations(
             _check_embed_shape(found, path, problems)
         elif found.name == "default":
             _check_default(found, declared, path, problems)
-    for repeated in _find_repeated(declared.annotations, (*_ON_PROPERTIES, "default")):
+        elif found.name == "metric" and declared.type.scalar is Scalar.VECTOR:
+            _check_metric(found, path, problems)
+    for repeated in _find_repeated(declared.annotations, _names_declared_once(declared)):
         problems.add(f"property {path} declares @{repeated.name} multiple times", repeated.at)
     _check_texts(f"property {path}", declared.annotations, ("description",), problems)
     _check_rename(f"property {path}", declared.annotations, problems)
     if kind == "node":
         check_embed_source(owner, Member(declared), members, problems)
+
+
+def _names_declared_once(declared: ast.Property) -> tuple[str, ...]:
+    """The annotations that a property has once; on other than vectors, `@metric` is metadata."""
+    vector = declared.type.scalar is Scalar.VECTOR
+    return (*_ON_PROPERTIES, "default", *(("metric",) if vector else ()))
 
 
 def misfit_of_kind(name: str, declared: ast.Property, path: str, kinds: Sequence[str]) -> str | None:
@@ -173,6 +181,13 @@ def _check_default(found: ast.Annotation, declared: ast.Property, path: str, pro
         read_default(found.value.text, declared.type)
     except InvalidValue as wrong:
         problems.add(f"@default on {path} is no value of {declared.type}: {wrong.message}", found.value.at)
+
+
+def _check_metric(found: ast.Annotation, path: str, problems: Problems) -> None:
+    if found.value is None or found.value.text not in METRICS:
+        problems.add(f"@metric on {path} must be one of {', '.join(METRICS)}", found.at)
+    elif found.options:
+        problems.add(f"@metric on {path} does not accept keyword arguments", found.at)
 
 
 def check_embed_source(owner: str, member: Member, members: Members, problems: Problems) -> None:

@@ -8,9 +8,15 @@ from functools import cached_property
 from typing import Literal
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.lang.types import ValueType
+from omnigraph.lang.types import Scalar, ValueType
 
 TypeKind = Literal["interface", "node", "edge"]
+
+Metric = Literal["l2", "cosine", "dot"]
+"""How the vectors of a property are compared."""
+
+METRICS: Mapping[str, Metric] = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot"}
+"""The names that `@metric` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,14 @@ class Property:
     def default(self) -> str | None:
         """The text of its `@default`: what rows get that exist before it does, or before it is required."""
         return next((each.value for each in self.annotations if each.name == "default"), None)
+
+    @property
+    def metric(self) -> Metric:
+        """How its vectors are compared: by its `@metric`, else by the Euclidean distance."""
+        if self.type.scalar is not Scalar.VECTOR:
+            return "l2"
+        name = next((each.value for each in self.annotations if each.name == "metric"), None)
+        return METRICS.get(name or "", "l2")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from omnigraph.lang.schema.migration_steps import (
     AddType,
     ChangeCardinality,
     ChangeDefault,
+    ChangeMetric,
     DropMode,
     DropProperty,
     DropType,
@@ -284,7 +285,10 @@ class _Comparison:
         if find_documentation(old.annotations) != find_documentation(new.annotations):
             annotations = find_documentation(new.annotations)
             self.steps.append(UpdatePropertyMetadata(self.kind, self.name, new.name, annotations))
-        before, after = (other_annotations(it.annotations, besides=("default",)) for it in (old, new))
+        if old.metric != new.metric:
+            self.steps.append(ChangeMetric(self.kind, self.name, new.name, new.metric))
+        kept = ("default", "metric") if new.type.scalar is Scalar.VECTOR else ("default",)
+        before, after = (other_annotations(it.annotations, besides=kept) for it in (old, new))
         if before != after:
             self.refuse_property(new, "changing annotations beyond @description/@instruction on '{}'")
 

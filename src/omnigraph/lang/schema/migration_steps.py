@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import UnsupportedSchemaChange
-from omnigraph.lang.schema.catalog import Annotation, TypeKind
+from omnigraph.lang.schema.catalog import Annotation, Metric, TypeKind
 from omnigraph.lang.schema.catalog_json import annotation_values, constraint_text, type_value
 from omnigraph.lang.types import ValueType
 from omnigraph.lang.values import Json
@@ -144,6 +144,17 @@ class ChangeDefault(_Step):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeMetric(_Step):
+    """Vectors of a property are compared by another metric; no row changes, its index is rebuilt."""
+
+    kind = "change_metric"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    metric: Metric
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeCardinality(_Step):
     """Sources of an edge type may have another number of edges."""
 
@@ -235,6 +246,7 @@ MigrationStep = (
     | WidenProperty
     | RequireProperty
     | ChangeDefault
+    | ChangeMetric
     | ChangeCardinality
     | AddConstraint
     | ExtendEnum
@@ -279,6 +291,7 @@ _PropertyStep = (
     | WidenProperty
     | RequireProperty
     | ChangeDefault
+    | ChangeMetric
     | UpdatePropertyMetadata
     | DropProperty
 )
@@ -331,6 +344,8 @@ def _of_property(step: _PropertyStep, path: str) -> str:
                 else f"the default {_format_value(step.default)}"
             )
             return f"~ {path} has {default}"
+        case ChangeMetric():
+            return f"~ {path} is compared by @metric({step.metric})"
         case UpdatePropertyMetadata():
             return f"~ {path} {_describe_metadata(step)}"
         case DropProperty():

@@ -22,7 +22,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.lang.query.ast import TextFn
 from omnigraph.lang.query.parameters import check_above_zero
 from omnigraph.lang.query.terms import Const, Distance, Fusion, ParamRef, Relevance, TextMatch
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import Catalog, Metric
 from omnigraph.lang.values import Stored
 from omnigraph.query.frame import Positions
 from omnigraph.query.interrupt import LONG_WORK_ROWS, run_in_worker
@@ -72,19 +72,30 @@ class Searches:
     # --- vectors -----------------------------------------------------------------------------------
 
     def distances(
-        self, rows: Rows, name: str, vector: Vector, positions: Positions | None = None
+        self,
+        rows: Rows,
+        name: str,
+        vector: Vector,
+        positions: Positions | None = None,
+        metric: Metric = "l2",
     ) -> pa.DoubleArray:
-        """The Euclidean distance at each position, of all or of these; null where there is no vector."""
+        """The distance at each position, of all or of these; null where there is no vector."""
         if positions is not None and len(positions) <= rows.count // 2:
-            return _compute_nullable_distances(Vectors.of(rows.take(name, positions)), vector)
+            return _compute_nullable_distances(Vectors.of(rows.take(name, positions)), vector, metric)
         every = self._search_once(
-            ("distances", rows.identity, name, vector.tobytes()),
-            lambda: _compute_nullable_distances(Vectors.of(rows.column(name)), vector),
+            ("distances", rows.identity, name, vector.tobytes(), metric),
+            lambda: _compute_nullable_distances(Vectors.of(rows.column(name)), vector, metric),
         )
         return every if positions is None else every.take(pa.array(positions, mask=positions < 0))
 
     def nearest(
-        self, rows: Rows, name: str, vector: Vector, count: int, among: Positions | Mask | None = None
+        self,
+        rows: Rows,
+        name: str,
+        vector: Vector,
+        count: int,
+        among: Positions | Mask | None = None,
+        metric: Metric = "l2",
     ) -> tuple[Positions, Distances]:
         """The nearest `count` positions of those in `among` and their distances, the nearest first.
 
@@ -93,39 +104,40 @@ class Searches:
         if count <= 0:
             return np.empty(0, np.int64), np.empty(0)
         chosen = _live_positions(rows, among)
-        found = self._ask_index(rows, name, vector, count, chosen)
+        found = self._ask_index(rows, name, vector, count, chosen, metric)
         self.how = "vectors compared" if found is None else "stored index"
         if found is None:
-            found = self._compare_all(rows, name, vector, count, chosen)
+            found = self._compare_all(rows, name, vector, count, chosen, metric)
         return sort_best_first(rows, self._memory, *found, count, ascending=True)
 
     def _compare_all(
-        self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
+        self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None, metric: Metric
     ) -> tuple[Positions, Distances]:
         """All vectors of the choice compared."""
         if chosen is not None and len(chosen) <= _FEW:
             taken = Vectors.of(rows.take(name, chosen))
-            places, near = find_nearest(taken, None, vector, count, None)
+            places, near = find_nearest(taken, None, vector, count, None, metric)
             return chosen[places], near
         vectors = Vectors.of(rows.column(name))
         squares = self._memory.get_or_make(
             (*rows.identity, "squares", name), vectors.squares, lambda made: int(made.nbytes)
         )
-        return find_nearest(vectors, squares, vector, count, chosen)
+        return find_nearest(vectors, squares, vector, count, chosen, metric)
 
     def _ask_index(
-        self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None
+        self, rows: Rows, name: str, vector: Vector, count: int, chosen: Positions | None, metric: Metric
     ) -> tuple[Positions, Distances] | None:
         """What a stored index chooses; None when comparing all is better or the index found too little."""
         size = rows.live_count if chosen is None else len(chosen)
-        index = self._vector_index(rows, name) if size * vector.nbytes > self._exact_bytes else None
+        large = size * vector.nbytes > self._exact_bytes
+        index = self._vector_index(rows, name, metric) if large else None
         if index is None or index.unindexed_rows * _UNINDEXED_SHARE > rows.live_count:
             return None
         # Twice as many as the share of the choice demands: its rows may be rarer among the near ones.
         wanted = count + _SPARE if chosen is None else 2 * count * rows.live_count // size + _SPARE
         if wanted > _MOST_HITS:
             return None
-        hits = search_vectors(rows.table, index, name, vector, wanted)
+        hits = search_vectors(rows.table, index, name, vector, wanted, metric)
         if hits is None:
             return None
         row_ids, vectors = hits
@@ -135,12 +147,13 @@ class Searches:
             kept &= np.isin(positions, chosen)
         if np.count_nonzero(kept) < count:
             return None
-        near = compute_distances(vector, Vectors.of(vectors).values)
-        return (positions[kept], near[kept]) if are_exact_enough(near, kept, count) else None
+        near = compute_distances(vector, Vectors.of(vectors).values, metric)
+        exact = are_exact_enough(near, kept, count, metric, len(vector))
+        return (positions[kept], near[kept]) if exact else None
 
-    def _vector_index(self, rows: Rows, name: str) -> StoredIndex | None:
-        key = ("vector index", rows.identity, name)
-        return self._search_once(key, lambda: find_vector_index(rows.table, name))
+    def _vector_index(self, rows: Rows, name: str, metric: Metric) -> StoredIndex | None:
+        key = ("vector index", rows.identity, name, metric)
+        return self._search_once(key, lambda: find_vector_index(rows.table, name, metric))
 
     # --- texts -------------------------------------------------------------------------------------
 
@@ -208,8 +221,8 @@ def _live_mask(rows: Rows, among: Positions | Mask) -> Mask:
     return mask if rows.alive is None else mask & rows.alive
 
 
-def _compute_nullable_distances(vectors: Vectors, query: Vector) -> pa.DoubleArray:
-    found = compute_distances(query, vectors.values)
+def _compute_nullable_distances(vectors: Vectors, query: Vector, metric: Metric) -> pa.DoubleArray:
+    found = compute_distances(query, vectors.values, metric)
     return pa.array(found, mask=None if vectors.known is None else ~vectors.known)
 
 
@@ -270,7 +283,7 @@ class Scores:
             if vector is None:
                 return np.empty(0, dtype=np.int64), np.empty(0)
             count = rows.count if best is None else best
-            return self._searches.nearest(rows, by.target.name, vector, count, among)
+            return self._searches.nearest(rows, by.target.name, vector, count, among, by.metric)
         text = self._query_text(by)
         if text is None:
             return np.empty(0, dtype=np.int64), np.empty(0)
@@ -301,7 +314,7 @@ class Scores:
         vector = self._query_vector(term, rows)
         if vector is None:
             return pa.nulls(len(positions), pa.float64())
-        return self._searches.distances(rows, term.target.name, vector, positions)
+        return self._searches.distances(rows, term.target.name, vector, positions, term.metric)
 
     def _score_relevance(self, term: Relevance, rows: Rows) -> pa.Array:
         values, missing = np.zeros(rows.count), np.ones(rows.count, dtype=np.bool_)

@@ -1,12 +1,14 @@
-"""Euclidean distances of stored vectors to a query, and the nearest of them, exactly.
+"""Distances of stored vectors to a query, by the metric of their property, and the nearest of them, exactly.
 
-A distance is computed from the differences in 64 bits. The usual short cut, |a|^2 - 2ab + |b|^2 in 32
+A Euclidean distance is computed from the differences in 64 bits, one of directions (cosine) from those of
+the vectors divided by their lengths. The usual short cut, |a|^2 - 2ab + |b|^2 in 32
 bits, loses everything where vectors are close; here it only decides which rows are worth an exact look,
 and by bounds of its error, so that no row is missed.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.lang.schema.catalog import Metric
 from omnigraph.query.frame import Positions
 
 Vector = NDArray[np.float32]
@@ -57,32 +60,84 @@ class Vectors:
         return lengths
 
 
-def compute_distances(query: Vector, vectors: NDArray[np.float32]) -> Distances:
-    """The distance of each vector to the query; 0 exactly when they are equal."""
+def compute_distances(query: Vector, vectors: NDArray[np.float32], metric: Metric = "l2") -> Distances:
+    """The distance of each vector to the query; the lowest is the nearest.
+
+    Euclidean and cosine distances are 0 when both are equal; `dot` is the negative dot product. Where a
+    cosine or a dot product is undefined, the distance is infinite.
+    """
     found = np.empty(len(vectors), dtype=np.float64)
     wide = query.astype(np.float64)
+    if metric == "cosine":
+        wide = _scale_to_unit(wide)
     step = max(1, _CHUNK_BYTES // max(1, vectors.shape[1] * wide.itemsize))
-    with np.errstate(invalid="ignore"):  # infinite minus infinite
+    with np.errstate(all="ignore"):  # infinite minus infinite, zero by zero
         for begin in range(0, len(vectors), step):
-            difference = vectors[begin : begin + step] - wide
-            np.vecdot(difference, difference, out=found[begin : begin + step])
-    return np.sqrt(found, out=found)
+            _measure_chunk(wide, vectors[begin : begin + step], metric, found[begin : begin + step])
+    if metric == "l2":
+        return np.sqrt(found, out=found)
+    found[~np.isfinite(found)] = np.inf
+    return found
 
 
-def are_exact_enough(near: Distances, chosen: NDArray[np.bool_], count: int) -> bool:
+def _measure_chunk(query: Distances, vectors: NDArray[np.float32], metric: Metric, out: Distances) -> None:
+    """Squared Euclidean distances, cosine distances, or negative dot products."""
+    match metric:
+        case "l2":
+            difference = vectors - query
+            np.vecdot(difference, difference, out=out)
+        case "cosine":
+            # 1 - cos is half the squared difference of directions, which loses nothing where it is small.
+            difference = _scale_to_unit(vectors.astype(np.float64)) - query
+            np.vecdot(difference, difference, out=out)
+            out /= 2
+        case "dot":
+            np.vecdot(vectors.astype(np.float64), query, out=out)
+            np.negative(out, out=out)
+
+
+def _scale_to_unit(vectors: Distances) -> Distances:
+    """The vectors with the length 1; not a number where a vector has no direction."""
+    with np.errstate(all="ignore"):
+        scaled: Distances = vectors / np.sqrt(np.vecdot(vectors, vectors))[..., np.newaxis]
+    return scaled
+
+
+def are_exact_enough(
+    near: Distances, chosen: NDArray[np.bool_], count: int, metric: Metric = "l2", width: int = 1
+) -> bool:
     """Whether distances of 32 bits were enough to find these rows, and among them the nearest `count` chosen.
 
     In 32 bits the squares of tiny distances are 0 and those of huge ones infinite: they are all alike. It is
     enough that the farthest of all is no tiny one, and the last of the nearest no huge one.
     """
+    if metric != "l2":
+        return _are_distinguished(near, chosen, count, metric, width)
     low, high = _FAITHFUL
     with np.errstate(invalid="ignore"):
         squared = np.square(near)
         return bool(np.fmax.reduce(squared) >= low and find_smallest(squared[chosen], count) <= high)
 
 
+def _are_distinguished(
+    near: Distances, chosen: NDArray[np.bool_], count: int, metric: Metric, width: int
+) -> bool:
+    """Whether the last of the nearest is nearer than the farthest of all by more than 32 bits may err."""
+    last = find_smallest(near[chosen], count)
+    farthest = np.max(near)
+    if not np.isfinite(last):
+        return False
+    size = 1.0 if metric == "cosine" else max(abs(last), abs(float(np.min(near))))
+    return bool(farthest - last > 4 * (width + 4) * _ROUNDING * size)
+
+
 def find_nearest(
-    vectors: Vectors, squares: Vector | None, query: Vector, count: int, among: Positions | None
+    vectors: Vectors,
+    squares: Vector | None,
+    query: Vector,
+    count: int,
+    among: Positions | None,
+    metric: Metric = "l2",
 ) -> tuple[Positions, Distances]:
     """The `count` nearest positions and all that are as near as the last of them, in no order.
 
@@ -90,9 +145,10 @@ def find_nearest(
     """
     positions = _find_candidates(vectors, among)
     if squares is not None and len(positions) > max(_FEW, count):
-        positions = _find_promising(vectors, squares, query, count, positions)
+        find = _find_promising if metric == "l2" else partial(_find_promising_products, metric)
+        positions = find(vectors, squares, query, count, positions)
     whole = len(positions) == len(vectors.values)
-    near = compute_distances(query, vectors.values if whole else vectors.values[positions])
+    near = compute_distances(query, vectors.values if whole else vectors.values[positions], metric)
     if len(near) <= count:
         return positions, near
     within = near <= find_smallest(near, count)
@@ -138,4 +194,29 @@ def _find_promising(
     if not (np.isfinite(about).all() and np.isfinite(slack).all()):
         return positions
     found: Positions = positions[about - slack <= find_smallest(about + slack, count)]
+    return found
+
+
+def _find_promising_products(
+    metric: Metric, vectors: Vectors, squares: Vector, query: Vector, count: int, positions: Positions
+) -> Positions:
+    """The same for cosine and dot product: both are products, in 32 bits off by a part of the lengths."""
+    whole = len(positions) == len(squares)
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt(squares if whole else squares[positions])
+        own = np.sqrt(np.vecdot(query, query))
+        about = -np.vecdot(vectors.values if whole else vectors.values[positions], query)
+        terms = 4 * (len(query) + 4)
+        slack = lengths * own * np.float32(terms * _ROUNDING) + np.float32(terms * _SMALLEST)
+        if metric == "cosine":
+            about, slack = about / (lengths * own), slack / (lengths * own)
+            slack += np.float32(terms * _ROUNDING)
+        low, high = (limit**0.5 for limit in _FAITHFUL)
+        faithful = (lengths >= low) & (lengths <= high) & np.isfinite(about) & np.isfinite(slack)
+    if not low <= own <= high or np.count_nonzero(faithful) < count:
+        return positions
+    bound = find_smallest(about[faithful] + slack[faithful], count)
+    promising = ~faithful  # what 32 bits say nothing about has an exact look, whatever it is
+    promising[faithful] = about[faithful] - slack[faithful] <= bound
+    found: Positions = positions[promising]
     return found
