@@ -46,6 +46,7 @@ NEEDED = {
     "from_": "x",
     "to": "y",
     "where": ("k", "=", "x"),
+    "statement": "select 1",
 }
 UNTRIED = {"spark", "close", "refresh", "run_on"}
 """Methods without arguments to get wrong, or with a session of Spark, or for the pipeline."""

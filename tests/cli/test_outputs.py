@@ -50,6 +50,7 @@ DOCS = '{"text": "a"}\n'
 WRITTEN: dict[str, Callable[[str, Path, str], list[str]]] = {
     "export --output": lambda uri, _, out: ["export", uri, "--output", out, "--overwrite"],
     "query --output": lambda uri, _, out: ["query", "-e", QUERY, "--uri", uri, "-o", out],
+    "sql --output": lambda uri, _, out: ["sql", "select 1", "--uri", uri, "-o", out],
     "blob get --out": lambda uri, _, out: [
         "blob", "get", "node", "Person", "ada", "face", "--uri", uri, "--out", out,
     ],

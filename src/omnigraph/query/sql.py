@@ -243,7 +243,7 @@ def _check_params(params: SqlParams | None) -> SqlParams | None:
         return None
     if isinstance(params, Mapping):
         return dict(params)
-    if isinstance(params, (str, bytes)):
+    if isinstance(params, (str, bytes)) or not isinstance(params, Sequence):
         raise BadRequest("params must be a mapping or a list", remedy="write them like {'least': 30}")
     return list(params)
 
