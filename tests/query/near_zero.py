@@ -71,6 +71,7 @@ SIZES: dict[str, dict[str, Number]] = {
 """By module and name."""
 
 OTHERS: dict[str, set[str]] = {
+    "sql": {"_SHARE", "_LEAST_MEMORY", "_POLL_SECONDS", "_BATCH_ROWS"},
     "algorithms.edge_block": {"_LARGEST"},
     "algorithms.solver": {"_ATTEMPTS"},
     "engine_choice": {"BUILT_PER_SECOND", "MOST_OF_MEMORY"},  # which engine runs, not how this one does
