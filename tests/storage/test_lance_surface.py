@@ -21,6 +21,8 @@ from lance.dataset import Session  # type: ignore[attr-defined]  # public in its
 from lance.fragment import write_fragments
 from lance.optimize import Compaction, CompactionOptions
 
+from omnigraph.storage.version_files import data_file_name
+
 KEY: dict[str, str | None] = {"lance-schema:unenforced-primary-key": "true"}
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False, metadata=KEY), pa.field("n", pa.int64())])
 
@@ -481,6 +483,14 @@ def test_tables_of_old_releases_count_their_versions_up(tmp_path: Path) -> None:
 def test_rows_are_taken_by_row_id_in_order(tmp_path: Path) -> None:
     ds = create_table(tmp_path / "t", rows("a", "b"), rows("c"))
     assert ds._take_rows([2, 9, 0], columns=["id"])["id"].to_pylist() == ["c", "a"], "Table.take relies on it"
+
+
+def test_a_data_file_is_asked_for_its_name_without_defining_a_class(tmp_path: Path) -> None:
+    ds = create_table(tmp_path / "t", rows("a"))
+    (file,) = ds.get_fragments()[0].data_files()
+    assert data_file_name(file) == file.path, "Lance has another attribute for the name now"
+    assert type(data_file_name(file)) is str
+    assert type(file.path) is not str, "Lance returns plain texts now; then `data_file_name` can go"
 
 
 def test_filtering_by_creation_equals_checking_out_across_compaction(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ No code above this package knows Lance or an object store. Read in this order:
     delta.py                       what changed between two versions
     fragments.py                   the fragments of a table, in groups for tasks
     upkeep.py                      compaction, removal of old versions, and the files a version needs
-    version_files.py               the files that describe versions, and which version is newest
+    version_files.py               the files of a table by name: data, versions, and which version is newest
     locks.py                       branch locks: record_lock.py on a folder, lease.py in a bucket
     column_types.py                columns that a table stores in another type than rows are read in
     durability.py, checksums.py    partly written files and syncing; damaged files

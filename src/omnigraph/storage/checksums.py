@@ -24,7 +24,7 @@ from lance import LanceOperation as Op
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.durability import new_index_files
 from omnigraph.storage.failures import LANCE_RAISES
-from omnigraph.storage.version_files import version_file
+from omnigraph.storage.version_files import data_file_name, version_file
 
 FOLDER = "__checksums"
 BLOCK_BYTES = 1 << 20
@@ -155,7 +155,7 @@ def _deletion_mark(fragment: Any) -> tuple[int, int] | None:
 def _data_files(own: Path, fragment: Any) -> Iterator[Path]:
     for file in fragment.files:
         if file.base_id is None:
-            at = own / "data" / file.path
+            at = own / "data" / data_file_name(file)
             yield at
             yield from _files_in(at.with_suffix(""))  # where Lance keeps the large values of a data file
 

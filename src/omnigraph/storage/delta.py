@@ -15,6 +15,7 @@ from omnigraph.storage.column_types import to_logical
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.fragments import Fragment
 from omnigraph.storage.tables import Table
+from omnigraph.storage.version_files import data_file_name
 
 CREATED_AT = "_row_created_at_version"
 UPDATED_AT = "_row_last_updated_at_version"
@@ -146,7 +147,7 @@ def _describe_fragments(table: Table) -> dict[object, tuple[Fragment, _Deletion]
     found: dict[object, tuple[Fragment, _Deletion]] = {}
     for fragment in table.native.get_fragments():
         stored = fragment.metadata
-        name = (stored.id, tuple((file.path, tuple(file.fields)) for file in stored.files))
+        name = (stored.id, tuple((data_file_name(file), tuple(file.fields)) for file in stored.files))
         gone = stored.deletion_file
         mark = None if gone is None else (gone.read_version, gone.id, gone.num_deleted_rows)
         size = sum(file.file_size_bytes or 0 for file in stored.files)

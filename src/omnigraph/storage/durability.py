@@ -21,7 +21,7 @@ from urllib.parse import quote
 from omnigraph import errors
 from omnigraph.storage.failures import TableFailureKind, table_failure, wrap_os_errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.version_files import hint_file, version_file
+from omnigraph.storage.version_files import data_file_name, hint_file, version_file
 
 SETTING = "OMNIGRAPH_DURABILITY"
 _CHOICES = ("none", "fsync")
@@ -82,7 +82,7 @@ def _referenced_files(own: Path, native: Any) -> set[Path]:
     found = set()
     for fragment in native.get_fragments():
         facts = fragment.metadata
-        found |= {own / "data" / file.path for file in facts.files if file.base_id is None}
+        found |= {own / "data" / data_file_name(file) for file in facts.files if file.base_id is None}
         deleted = facts.deletion_file
         if deleted is not None and deleted.base_id is None:
             found.add(own / deleted.path(facts.id))
@@ -143,7 +143,7 @@ def require_complete_files(doing: str, location: Location, uri: str, change: Any
         return
     fragments = change.new_fragments if hasattr(change, "new_fragments") else change.fragments
     for file in (file for fragment in fragments for file in fragment.files):
-        meant, stored = file.file_size_bytes, os.stat(f"{uri}/data/{file.path}").st_size  # noqa: PTH116
+        meant, stored = file.file_size_bytes, os.stat(f"{uri}/data/{data_file_name(file)}").st_size  # noqa: PTH116
         if meant is not None and stored != meant:
             reason = f"only {stored} of {meant} bytes of a data file were stored"
             raise table_failure(TableFailureKind.TRANSIENT, doing, uri, reason)

@@ -7,6 +7,7 @@ from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.storage.tables import Table
+from omnigraph.storage.version_files import data_file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,9 @@ def list_fragments(table: Table) -> tuple[Fragment, ...]:
 def list_data_file_names(table: Table) -> dict[int, str]:
     """Return the data file names of each fragment by its id; no other fragment ever has the same."""
     return {
-        found.fragment_id: "\n".join(map(_file_name, found.data_files()))
+        found.fragment_id: "\n".join(map(data_file_name, found.data_files()))
         for found in table.native.get_fragments()
     }
-
-
-def _file_name(file: Any) -> str:
-    return str(file.path)  # Lance's own type does more
 
 
 def describe_fragment(stored: Any) -> Fragment:

@@ -46,6 +46,7 @@ from omnigraph.storage.upsert import (
     find_keys,
     write_replacements,
 )
+from omnigraph.storage.version_files import data_file_name
 
 ROWS_AT_ONCE = 65_536
 _ROWS_PER_PIECE = 1 << 20
@@ -149,7 +150,9 @@ def read_piece(
     for file in _to_fragment(piece).files:
         with access.call("read_piece", place.uri):
             reader = LanceFileReader(
-                f"{place.uri}/data/{file.path}", storage_options=storage_options(place), columns=list(columns)
+                f"{place.uri}/data/{data_file_name(file)}",
+                storage_options=storage_options(place),
+                columns=list(columns),
             )
             yield from reader.read_all(batch_size=ROWS_AT_ONCE).to_batches()
 
@@ -328,5 +331,5 @@ def _link_files(
         # Last, so that a file that is there has all its Blobs with it.
         objects.share(source / name, target / name)
 
-    names = [file.path for fragment in fragments for file in fragment.files]
+    names = [data_file_name(file) for fragment in fragments for file in fragment.files]
     run_per_file(one, names)

@@ -46,7 +46,7 @@ from omnigraph.storage.session import (
     tip_session,
 )
 from omnigraph.storage.version_files import check_newest as newest_in_folder
-from omnigraph.storage.version_files import list_versions
+from omnigraph.storage.version_files import data_file_name, list_versions
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 
@@ -101,7 +101,8 @@ class Table:
     @property
     def signature(self) -> str:
         """A hash that differs between tables of one name and version created at different times."""
-        names = (file.path for fragment in self.native.get_fragments() for file in fragment.data_files())
+        fragments = self.native.get_fragments()
+        names = (data_file_name(file) for fragment in fragments for file in fragment.data_files())
         return sha256("\n".join(names).encode()).hexdigest()
 
     @property

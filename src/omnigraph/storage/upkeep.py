@@ -25,7 +25,7 @@ from omnigraph.storage.index_files import find_misplaced_indexes
 from omnigraph.storage.objects import ObjectStore
 from omnigraph.storage.staging import Staged, build_transaction, commit_staged
 from omnigraph.storage.tables import Table, checkout_newest
-from omnigraph.storage.version_files import version_files
+from omnigraph.storage.version_files import data_file_name, version_files
 
 TARGET_ROWS = 1024 * 1024
 
@@ -243,7 +243,7 @@ def _list_files(native: Any) -> Iterator[str]:
     """Yield the data and deletion files that a version names as its table's own."""
     for fragment in native.get_fragments():
         stored = fragment.metadata
-        yield from (f"data/{file.path}" for file in stored.files if file.base_id is None)
+        yield from (f"data/{data_file_name(file)}" for file in stored.files if file.base_id is None)
         deleted = stored.deletion_file
         if deleted is not None and deleted.base_id is None:
             yield deleted.path(stored.id)
@@ -325,7 +325,7 @@ def _list_needed(native: Any, branch: str | None) -> Iterator[str]:
     for fragment in native.get_fragments():
         stored = fragment.metadata
         for file in stored.files:
-            yield f"{own if file.base_id is None else folders[file.base_id]}data/{file.path}"
+            yield f"{own if file.base_id is None else folders[file.base_id]}data/{data_file_name(file)}"
         deleted = stored.deletion_file
         if deleted is not None:
             yield f"{own if deleted.base_id is None else folders[deleted.base_id]}{deleted.path(stored.id)}"

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import time
+from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
 
@@ -53,6 +54,16 @@ class NewestVersion:
             return _file_mark(os.stat(self.note)) == self.mark  # noqa: PTH116
         except OSError:
             return False
+
+
+def data_file_name(file: Any) -> str:
+    """Return the name of a data file in the folder of its table.
+
+    Lance's own property defines a class each time it is asked, which takes a hundred times as long and leaves
+    garbage in cycles; a test pins the attribute behind it.
+    """
+    name: str = file._path  # noqa: SLF001
+    return name
 
 
 def version_file(version: int) -> str:
