@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 from random import Random
+from threading import Barrier
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import omnigraph as og
 from omnigraph.query.read_cache import shared_cache
+from omnigraph.query.result import Result
 from omnigraph.query.rows import Rows
+from omnigraph.query.search.text_index import TextIndex
 from tests.examples import EXAMPLES
 from tests.query.generate import CATALOG, Query, queries
 from tests.query.moving import QUERIES, STEPS, Moving, moving, node_line
 from tests.query.small_limits import other_ways
+
+Kept = TypeVar("Kept")
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 walks = settings(
@@ -104,3 +113,65 @@ def test_versions_that_are_read_backwards_keep_their_rows() -> None:
         for commit, state in [*graph.past[::-1], *graph.past, *graph.past[::2]]:
             for query in QUERIES[:9]:
                 graph.require(query, state, commit=commit)
+
+
+WRITERS = """\
+node Note {
+    title: String @key
+    text: String
+}
+edge Follows: Note -> Note
+"""
+NOTE = "query q($t: String) { match { $n: Note  $n.title = $t } return { $n.title, $n.text } }"
+WORD = 'query q() { match { $n: Note } return { $n.title } order { bm25($n.text, "common") } limit 3 }'
+NEXT = "query q($t: String) { match { $n: Note  $n.title = $t  $n follows $m } return { $m.title } }"
+ADD = 'query q($t: String) { insert Note { title: $t, text: "common" } }'
+
+
+def load_notes(at: Path) -> og.Graph:
+    graph = og.init(at, schema=WRITERS)
+    notes = [{"title": f"n{number}", "text": f"common w{number}"} for number in range(50)]
+    graph.load(notes, type="Note", mode="append")
+    graph.load([{"from": "n1", "to": "n2"}], type="Follows", mode="append")
+    shared_cache().forget()
+    graph.query(WORD)
+    return graph
+
+
+def cached_values(kind: type[Kept]) -> list[Kept]:
+    return [entry.value for entry in shared_cache()._entries.values() if isinstance(entry.value, kind)]
+
+
+def test_reads_at_one_time_after_a_write_share_what_they_make(tmp_path: Path) -> None:
+    """Rows that two reads grow are numbered twice, and of what is derived from them one half is lost."""
+    with load_notes(tmp_path / "notes.omni") as graph, ThreadPoolExecutor(6) as threads:
+        for number in range(8):
+            new, together = f"new{number}", Barrier(6)
+            graph.mutate(ADD, {"t": new})
+
+            def read(which: int, new: str = new, together: Barrier = together) -> Result:
+                together.wait()
+                return graph.query((NOTE, WORD, NEXT)[which % 3], None if which % 3 == 1 else {"t": new})
+
+            found = [one.rows() for one in threads.map(read, range(6))]
+            assert found[0] == [{"n.title": new, "n.text": "common"}]
+            assert len(found[1]) == 3
+            version = graph.snapshot().tables["node:Note"].version
+            (rows,) = [
+                one for one in cached_values(Rows) if (one.key, one.table.version) == ("node:Note", version)
+            ]
+            keys = [key for key in shared_cache()._entries if isinstance(key, tuple)]
+            assert (*rows.identity, "text", "text") in keys
+            assert len([key for key in keys if "linked" in key and rows.identity in key]) == 1
+
+
+def test_a_text_index_grows_over_versions_that_were_read_without_it(tmp_path: Path) -> None:
+    with load_notes(tmp_path / "notes.omni") as graph:
+        (whole,) = cached_values(TextIndex)
+        for number in range(5):
+            graph.mutate(ADD, {"t": f"new{number}"})
+            graph.query(NOTE, {"t": f"new{number}"})
+        graph.query(WORD)
+        newest = max(cached_values(TextIndex), key=lambda index: index.count)
+    assert newest.count == 55
+    assert newest.runs[0] is whole.runs[0]

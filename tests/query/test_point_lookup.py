@@ -225,8 +225,18 @@ def test_a_point_sees_every_write_at_once(tmp_path: Path) -> None:
             assert before.query(text, {"k": "ann"}).tuples() == [(turn,)], "the past stays"
 
 
-def test_a_point_whose_rows_were_cleaned_up_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newer rows are known and their ids are not: of many these are read when the first point asks."""
+@pytest.mark.parametrize(
+    "known",
+    [
+        "query q($k: String) { match { $p: P } return { count($p) as n } }",
+        "query q($k: String) { match { $p: P { k: $k } } return { $p.k as k } }",
+    ],
+    ids=["rows", "rows and ids"],
+)
+def test_a_point_whose_rows_were_cleaned_up_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
+    """The newer rows are known and their values are not: of many these are read when the first point asks."""
     monkeypatch.setenv("OMNIGRAPH_CLEANUP_MIN_AGE", "0")
     monkeypatch.setattr(rows_of_tables, "_FEW_CHANGES", 100)
     text = "query q($k: String) { match { $p: P { k: $k } } return { $p.n as n } }"
@@ -242,7 +252,7 @@ def test_a_point_whose_rows_were_cleaned_up_says_so(tmp_path: Path, monkeypatch:
             graph.query(text, {"k": keys[0]})
         put(graph, 1000, 1)
         past = graph.snapshot()
-        graph.query("query q() { match { $p: P } return { count($p) as n } }")
+        graph.query(known, {"k": keys[0]})
         put(graph, 1000, 2)
         with og.open(tmp_path / "g") as other:
             other.cleanup(keep=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import weakref
 from collections.abc import Iterator
@@ -136,6 +137,39 @@ def test_threads_that_keep_and_forget_at_once_agree_on_what_is_used() -> None:
     assert memory.used == sum(entry.nbytes for entry in memory._entries.values())
     memory.forget()
     assert memory.used == 0
+
+
+@pytest.mark.parametrize("limit", [0, 100])
+def test_of_threads_that_miss_a_value_at_one_time_one_makes_it(limit: int) -> None:
+    memory, made = ReadCache(limit), []
+
+    def make() -> object:
+        while memory._turns["value"].threads < 4:
+            os.sched_yield()
+        made.append(object())
+        return memory.keep("value", made[-1], 1)
+
+    with ThreadPoolExecutor(4) as threads:
+        found = [threads.submit(memory.make_once, "value", make) for _ in range(4)]
+        assert {id(one.result()) for one in found} == {id(one) for one in made}
+    assert len(made) == 1
+    assert not memory._turns
+
+
+def test_a_value_whose_making_failed_is_made_by_the_next_thread() -> None:
+    memory, failures = ReadCache(100), [ValueError("first")]
+
+    def make() -> str:
+        while memory._turns["value"].threads < 2 and failures:
+            os.sched_yield()
+        if failures:
+            raise failures.pop()
+        return memory.keep("value", "made", 1)
+
+    with ThreadPoolExecutor(2) as threads:
+        found = [threads.submit(memory.make_once, "value", make) for _ in range(2)]
+        assert sorted(str(one.exception() or one.result()) for one in found) == ["first", "made"]
+    assert memory.make_once("value", make) == "made"
 
 
 @pytest.mark.parametrize("given", ["", "-1", "1.5", "2GB", "lots", " 5", "\u0665", "9" * 5000])

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -694,7 +695,7 @@ def test_an_index_in_many_runs_is_that_of_all_texts(monkeypatch: pytest.MonkeyPa
     whole = TextIndex.of(pa.array(texts))
     assert whole.having_any(["aa"]).tolist() == ["aa" in text for text in texts]
     monkeypatch.setattr("omnigraph.query.search.text_index._RUN", 1000)
-    cut = TextIndex.of(pa.array(texts[:10_500])).extended(pa.array(texts))
+    cut = TextIndex.of(pa.array(texts[:10_500])).extended(len(texts), pa.array(texts).slice)
     assert len(cut.runs) > 30
     for tokens in (["aa"], ["bb", "aa", "bb"], ["ee"]):
         assert (cut.having_any(tokens) == whole.having_any(tokens)).all()
@@ -706,10 +707,21 @@ def test_an_index_in_many_runs_is_that_of_all_texts(monkeypatch: pytest.MonkeyPa
     assert cut.nbytes > 0
 
 
-def test_an_index_that_grew_very_often_is_recreated() -> None:
-    texts = pa.array([f"word{number}" for number in range(60)])
-    index = TextIndex.of(texts.slice(0, 1))
-    for length in range(2, 61):
-        index = index.extended(texts.slice(0, length))
-    assert len(index.runs) < 20
-    assert index.having_any(["word7"]).tolist() == [number == 7 for number in range(60)]
+def test_an_index_that_grows_text_by_text_has_few_runs_and_reads_few_texts_again() -> None:
+    texts = pa.array([f"word{number}" for number in range(1000)])
+    index = whole = TextIndex.of(texts.slice(0, 500))
+    read = 0
+    for length in range(501, 1001):
+        starts: list[int] = []
+        index = index.extended(length, partial(_read_from, texts.slice(0, length), starts))
+        read += length - starts[0]
+        assert index.runs[0] is whole.runs[0]
+    assert len(index.runs) < 10
+    assert read < 500 * 10 + 1000, "a text is read again when its run doubles"
+    for number in (7, 500, 998, 999):
+        assert np.flatnonzero(index.having_any([f"word{number}"])).tolist() == [number]
+
+
+def _read_from(texts: pa.Array, starts: list[int], start: int) -> pa.Array:
+    starts.append(start)
+    return texts.slice(start)

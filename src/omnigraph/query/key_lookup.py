@@ -21,6 +21,7 @@ from omnigraph.lang.values import Atom
 from omnigraph.query.expressions.pushdown import is_expressible, list_needed_columns
 from omnigraph.query.frame import NO_ROW
 from omnigraph.query.result import OneRow
+from omnigraph.query.row_growth import GrowingColumn
 from omnigraph.query.rows import Rows
 
 
@@ -133,24 +134,29 @@ class PointLookup:
         """Return the row, or an empty result; None when memory alone cannot answer."""
         try:
             places = rows.id_positions()
+            columns = None if places is None else self._cached_columns(rows)
         except StorageFailure:
-            return None  # ids of newer rows were cleaned up, or worse: the matcher finds out and reports it
-        if places is None:
+            return (
+                None  # values of newer rows were cleaned up, or worse: the matcher finds out and reports it
+            )
+        ids = None if places is None or columns is None else self.test.ids(bindings)
+        if places is None or columns is None or ids is None:
             return None
-        columns, together = [], rows.count
+        together = min((len(column.first) for column in columns), default=rows.count)
+        place = places.find(ids[0]) if ids else NO_ROW
+        if place < together:
+            return OneRow([column.first for column in columns], place, self.schema)
+        return OneRow([column.cell(place) for column in columns], 0, self.schema)
+
+    def _cached_columns(self, rows: Rows) -> list[GrowingColumn] | None:
+        """Return the columns of the result; None unless all are in memory."""
+        columns = []
         for name in self.columns:
             column = rows.cached_column(name)
             if column is None:
                 return None
             columns.append(column)
-            together = min(together, len(column.first))
-        ids = self.test.ids(bindings)
-        if ids is None:
-            return None
-        place = places.find(ids[0]) if ids else NO_ROW
-        if place < together:
-            return OneRow([column.first for column in columns], place, self.schema)
-        return OneRow([column.cell(place) for column in columns], 0, self.schema)
+        return columns
 
 
 def find_point_lookup(plan: p.Plan, schema: pa.Schema, catalog: Catalog) -> PointLookup | None:

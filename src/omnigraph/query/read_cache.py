@@ -21,6 +21,15 @@ class _Entry:
     depends_on: Hashable | None
 
 
+class _Turn:
+    """Threads that want the same value: one makes it while the others wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.threads = 0
+        self.made: Any = None
+
+
 class ReadCache:
     """Values by key within a budget, least recently used dropped first; safe to share between threads.
 
@@ -32,6 +41,7 @@ class ReadCache:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._users: dict[Hashable, set[Hashable]] = {}
         """The keys to drop together with a key."""
+        self._turns: dict[Hashable, _Turn] = {}
         self._used = 0
         self._lock = threading.Lock()
 
@@ -101,6 +111,31 @@ class ReadCache:
             return found
         made = make()
         return self.keep(key, made, size(made))
+
+    def make_once(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """Return the value of a key; of the threads that miss it at one time, one makes and keeps it.
+
+        Others would spend as much time on a value of their own, and what is derived from that would fit no
+        later read. Where making it fails, the next thread tries.
+        """
+        found: Kept | None = self.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            turn = self._turns.setdefault(key, _Turn())
+            turn.threads += 1
+        try:
+            with turn.lock:
+                if turn.made is None:
+                    found = self.get(key)
+                    turn.made = make() if found is None else found
+                made: Kept = turn.made
+                return made
+        finally:
+            with self._lock:
+                turn.threads -= 1
+                if turn.threads == 0:
+                    del self._turns[key]
 
     def forget_graph(self, uri: str) -> None:
         """Drop everything of one graph; keys are tuples that start with its address."""

@@ -146,6 +146,14 @@ class GrowingColumn:
         """All values."""
         return self.first if self.later is None else pa.concat_arrays([self.first, self.later])
 
+    def values_from(self, start: int) -> pa.Array:
+        """The values at a position and behind it."""
+        behind = start - len(self.first)
+        if self.later is None or behind < 0:
+            held = self.first.slice(start)
+            return held if self.later is None else pa.concat_arrays([held, self.later])
+        return self.later.slice(behind)
+
     def take(self, positions: Positions) -> pa.Array:
         """The values at these positions, which are those of rows."""
         later = self.later
@@ -175,6 +183,8 @@ class Growth:
 
     base: tuple[Hashable, ...]
     """The identity of the older rows."""
+    before: tuple[tuple[Hashable, ...], ...]
+    """The identities of the rows from which those of the base grew, the newest first, and not all of them."""
     base_count: int
     removed: Positions
     """The positions that are dead now and were not before."""

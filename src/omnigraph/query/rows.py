@@ -53,6 +53,8 @@ _MOST_DEAD = 4  # one row in so many; with more the rows are renumbered
 _FEW_CHANGES = 4096
 _ROWS_BYTES = 16 << 10  # of rows without their columns, about: most is the open table
 _ROW_BYTES = 256  # of a few values, beside them
+_MOST_BEFORE = 64
+"""So many versions are looked through for something to grow that not every read asks for."""
 _NOWHERE: Positions = np.empty(0, dtype=np.int64)
 _FORK_BYTES = 128 << 10  # of what Lance keeps for a table of a branch, which shares that with no other
 
@@ -206,6 +208,11 @@ class Rows:
             return self._memory.get_or_make(
                 key, lambda: self._load_column(name), lambda read: int(read.nbytes)
             )
+
+    def values_from(self, name: str, start: int) -> pa.Array:
+        """The values of a column at a position and behind it; what comes before is not copied."""
+        held = self.cached_column(name)
+        return self.column(name).slice(start) if held is None else held.values_from(start)
 
     def ids(self) -> pa.Array:
         """The ids by position."""
@@ -452,8 +459,26 @@ class Rows:
             live = np.setdiff1d(np.arange(count), dead, assume_unique=True)
             numbers = RowNumbers.of(numbers.all(), live, key)
             self._memory.keep(key, numbers, numbers.nbytes)
-        growth = Growth(self.identity, self.count, removed, change.added, change.values, dead, numbers)
-        return Rows(self.key, numbered, table, self._memory, growth, self.id_property)
+        growth = Growth(
+            self.identity,
+            self._identities_before(),
+            self.count,
+            removed,
+            change.added,
+            change.values,
+            dead,
+            numbers,
+        )
+        grown = Rows(self.key, numbered, table, self._memory, growth, self.id_property)
+        if change.values is not None:
+            # Now, or later rows would find none to grow from if no read of this version asks by id.
+            grown.id_positions()
+        return grown
+
+    def _identities_before(self) -> tuple[Identity, ...]:
+        """The identities of the rows that these grew from, the newest first."""
+        growth = self.growth
+        return () if growth is None else (growth.base, *growth.before[: _MOST_BEFORE - 1])
 
     def _read_changes(self, delta: Delta) -> _Change:
         """Read which rows were added and removed, with the new values of cached columns."""

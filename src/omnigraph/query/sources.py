@@ -108,30 +108,32 @@ class SnapshotSources:
         found: Rows | None = self.memory.get(_cache_key(identity, "rows"))
         if found is not None:
             return found
-        made = self._grow_rows(key, identity) or Rows(
-            key,
-            identity,
-            self._open_table(key),
-            self.memory,
-            id_property=_find_id_property(self.catalog, key),
+        older = self._older_rows(key, identity)
+        # Rows that two threads grow are numbered twice, and what is cached for one does not fit the other.
+        return run_in_worker(
+            0 if older is None else older.count,
+            lambda: self.memory.make_once(
+                _cache_key(identity, "rows"), lambda: self._make_rows(key, identity, older)
+            ),
         )
+
+    def _make_rows(self, key: str, identity: Identity, older: Rows | None) -> Rows:
+        """Open the rows of a version, derived from older ones where that costs less, and keep them."""
+        table = self._open_table(key)
+        made = None if older is None else _grow_rows(older, identity, table)
+        if made is None:
+            made = Rows(key, identity, table, self.memory, id_property=_find_id_property(self.catalog, key))
         self.memory.keep(_cache_key(identity, "rows"), made, made.nbytes, depends_on=made.depends_on)
         self._note_newest(identity)
         return made
 
-    def _grow_rows(self, key: str, identity: Identity) -> Rows | None:
-        """Derive the rows from those of a slightly older version, when these are cached."""
+    def _older_rows(self, key: str, identity: Identity) -> Rows | None:
+        """Return the cached rows of a slightly older version."""
         newest: int | None = self.memory.get(_cache_key(identity[:-1], "newest"))
         if newest is None or not 0 < self.snapshot.entries[key].version - newest <= _NEAR:
             return None
         older: Rows | None = self.memory.get(_cache_key((*identity[:-1], newest), "rows"))
-        if older is None:
-            return None
-        try:
-            known, table = older, self._open_table(key)
-            return run_in_worker(older.count, lambda: known.grow(identity, table))
-        except StorageFailure:
-            return None  # the older version was cleaned up; this one is read as it is
+        return older
 
     def _note_newest(self, identity: Identity) -> None:
         """Remember the newest version that was read: the next one is grown from it."""
@@ -152,15 +154,27 @@ class SnapshotSources:
         edges = self.edges(edge_type)
         sources, targets = self.nodes(declared.source), self.nodes(declared.target)
         topology = self._known_topology(edges) or run_in_worker(
-            edges.count, lambda: self._build_topology(edges, sources, targets)
+            edges.count, lambda: self._build_once(edges, sources, targets)
         )
         key = (*edges.identity, "linked", sources.identity, targets.identity)
         found: LinkedTopology | None = self.memory.get(key)
         if found is None or found.topology is not topology:
             nodes = topology.shape.sources + topology.shape.targets
-            found = run_in_worker(nodes, lambda: self._make_link(topology, edges, sources, targets))
+            found = run_in_worker(nodes, lambda: self._link_once(key, topology, edges, sources, targets))
         self._links[key] = found, _cache_key(edges.identity, "topology")
         return found
+
+    def _link_once(
+        self, key: Hashable, topology: Topology, edges: Rows, sources: Rows, targets: Rows
+    ) -> LinkedTopology:
+        def make() -> LinkedTopology:
+            made = self._make_link(topology, edges, sources, targets)
+            self._links[key] = made, _cache_key(edges.identity, "topology")
+            self.settle()
+            return made
+
+        found = self.memory.make_once(key, make)
+        return found if found.topology is topology else self._make_link(topology, edges, sources, targets)
 
     def _make_link(self, topology: Topology, edges: Rows, sources: Rows, targets: Rows) -> LinkedTopology:
         known = self._older_link(topology, edges, sources, targets)
@@ -205,6 +219,18 @@ class SnapshotSources:
             found = open_saved_topology(self.graph, edges)
         if found is not None:
             self._topologies[key] = found
+        return found
+
+    def _build_once(self, edges: Rows, sources: Rows, targets: Rows) -> Topology:
+        if not self._saved:
+            return self._build_topology(edges, sources, targets)  # what others cache may be damaged
+        key = _cache_key(edges.identity, "topology")
+
+        def make() -> Topology:
+            made = self._build_topology(edges, sources, targets)
+            return self.memory.keep(key, made, made.nbytes)
+
+        found = self._topologies[key] = self.memory.make_once(key, make)
         return found
 
     def _build_topology(self, edges: Rows, sources: Rows, targets: Rows) -> Topology:
@@ -261,6 +287,13 @@ class SnapshotSources:
             nbytes = linked.nbytes
             if not self.memory.knows(key, linked, nbytes):
                 self.memory.keep(key, linked, nbytes, depends_on=topology_key)
+
+
+def _grow_rows(older: Rows, identity: Identity, table: Table) -> Rows | None:
+    try:
+        return older.grow(identity, table)
+    except StorageFailure:
+        return None  # the older version was cleaned up; this one is read as it is
 
 
 def known_rows(graph: OpenGraph, snapshot: Snapshot, memory: ReadCache, key: str) -> Rows | None:

@@ -1,7 +1,8 @@
 """A text index made in memory, for texts that no stored index answers for.
 
-It holds, for each token, the positions that have it and how often. It is made in runs of positions, so
-that the index of a table that grew is the old one with a run more.
+It holds, for each token, the positions that have it and how often. It is made in runs of positions. The
+index of a table that grew shares the runs of the old one; only those that are no longer than what came behind
+them are made again, so growing by single texts costs little each time and leaves few runs.
 """
 
 from __future__ import annotations
@@ -66,8 +67,6 @@ _RUN = 1 << 18
 """Positions of one run: bounds the memory that building takes."""
 _PIECE = 1 << 14
 """Texts that are cut into words at a time: few enough for the processor's cache."""
-_MOST_RUNS = 16
-"""With more added runs than this, an index is rebuilt."""
 
 _FEW = 64
 """So few tokens are looked up one by one."""
@@ -147,13 +146,19 @@ class TextIndex:
         """The index of these texts; a null has no tokens. `check` is called now and then on the way."""
         return cls(len(texts), tuple(_build_runs(texts, 0, check)))
 
-    def extended(self, texts: pa.Array, check: Check = never_stop) -> TextIndex:
-        """The index of longer `texts` that begin with those of this one."""
-        if len(texts) == self.count:
+    def extended(
+        self, count: int, texts_from: Callable[[int], pa.Array], check: Check = never_stop
+    ) -> TextIndex:
+        """The index of `count` texts that begin with those of this one.
+
+        `texts_from` returns the texts at a position and behind it.
+        """
+        if count == self.count:
             return self
-        if len(self.runs) >= _MOST_RUNS + self.count // _RUN:
-            return TextIndex.of(texts, check)
-        return TextIndex(len(texts), (*self.runs, *_build_runs(texts, self.count, check)))
+        kept, start = list(self.runs), self.count
+        while kept and len(kept[-1].lengths) <= min(count - start, _RUN - 1):
+            start = kept.pop().start
+        return TextIndex(count, (*kept, *_build_runs(texts_from(start), start, check)))
 
     @property
     def nbytes(self) -> int:
@@ -229,8 +234,9 @@ class TextIndex:
 
 
 def _build_runs(texts: pa.Array, start: int, check: Check) -> Iterator[_Run]:
-    for begin in range(start, len(texts), _RUN):
-        yield _build_run(texts.slice(begin, _RUN), begin, check)
+    """Yield the runs of texts, the first of which is at the position `start`."""
+    for begin in range(0, len(texts), _RUN):
+        yield _build_run(texts.slice(begin, _RUN), start + begin, check)
 
 
 def _build_run(texts: pa.Array, start: int, check: Check) -> _Run:

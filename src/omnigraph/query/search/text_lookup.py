@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 
 import numpy as np
 import pyarrow.compute as pc
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.query.frame import Positions
 from omnigraph.query.read_cache import ReadCache
-from omnigraph.query.rows import Rows
+from omnigraph.query.rows import Identity, Rows
 from omnigraph.query.search.ranking import round_scores
 from omnigraph.query.search.text_index import Check, Mask, TextIndex, never_stop
 from omnigraph.storage.search import StoredIndex, analyse, find_text_index, search_text
@@ -87,13 +88,13 @@ class TextLookup:
 
     def _find_index(self, rows: Rows, name: str) -> TextIndex | None:
         """The index in memory; None when the stored one is to be asked."""
-        key = (*rows.identity, "text", name)
+        key = _text_key(rows.identity, name)
         if key not in self._indexes:
             self._indexes[key] = self._choose_index(rows, name)
         return self._indexes[key]
 
     def _make_index(self, rows: Rows, name: str) -> TextIndex:
-        key = (*rows.identity, "text", name)
+        key = _text_key(rows.identity, name)
         found = self._indexes.get(key)
         if found is None:
             found = self._indexes[key] = self._find_or_extend(rows, name) or self._build_index(rows, name)
@@ -123,24 +124,28 @@ class TextLookup:
         return asked > _WARM
 
     def _find_or_extend(self, rows: Rows, name: str) -> TextIndex | None:
-        """The index in memory, or that of the version these rows grew from with the new ones added."""
+        """The index in memory, or that of a version these rows grew from with the new ones added."""
         self.how = "text index in memory"
-        found: TextIndex | None = self._memory.get((*rows.identity, "text", name))
-        if found is not None or rows.growth is None:
-            return found
-        older: TextIndex | None = self._memory.get((*rows.growth.base, "text", name))
-        return (
-            None
-            if older is None
-            else self._keep_index(rows, name, older.extended(rows.column(name), self._check))
-        )
+        return self._memory.make_once(_text_key(rows.identity, name), lambda: self._extend_older(rows, name))
+
+    def _extend_older(self, rows: Rows, name: str) -> TextIndex | None:
+        growth = rows.growth
+        for identity in () if growth is None else (growth.base, *growth.before):
+            older: TextIndex | None = self._memory.get(_text_key(identity, name))
+            if older is not None:
+                grown = older.extended(rows.count, partial(rows.values_from, name), self._check)
+                return self._keep_index(rows, name, grown)
+        return None
 
     def _build_index(self, rows: Rows, name: str) -> TextIndex:
         self.how = "text index made first"
-        return self._keep_index(rows, name, TextIndex.of(rows.column(name), self._check))
+        return self._memory.make_once(
+            _text_key(rows.identity, name),
+            lambda: self._keep_index(rows, name, TextIndex.of(rows.column(name), self._check)),
+        )
 
     def _keep_index(self, rows: Rows, name: str, index: TextIndex) -> TextIndex:
-        return self._memory.keep((*rows.identity, "text", name), index, index.nbytes)
+        return self._memory.keep(_text_key(rows.identity, name), index, index.nbytes)
 
     def _ask_stored_index(self, rows: Rows, name: str, text: str, limit: int | None) -> _Hits | None:
         if limit is not None:
@@ -192,6 +197,10 @@ def _weighs_rightly(rows: Rows, name: str) -> bool:
     if stored.is_current or stored.indexed_rows + stored.unindexed_rows <= _EXACT_TEXTS:
         return stored.is_current
     return stored.unindexed_rows + stored.deleted_rows <= _MOST_UNINDEXED
+
+
+def _text_key(identity: Identity, name: str) -> Hashable:
+    return (*identity, "text", name)
 
 
 def _live_mask(rows: Rows, found: Mask) -> Mask:
