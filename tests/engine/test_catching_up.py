@@ -162,5 +162,5 @@ def test_a_text_index_of_another_analyser_is_rebuilt(
     assert texts_with(table_of(graph, DOC), "walk") == {f"d{number}" for number in range(35)}
 
 
-def unstemmed_index(column: str, name: str) -> IndexSpec:
+def unstemmed_index(column: str, name: str, _: str) -> IndexSpec:
     return IndexSpec(column, INVERTED, name, {**ANALYSER, "stem": False})

@@ -232,6 +232,23 @@ def test_another_metric_replaces_the_index_or_says_that_it_is_pending(
     assert stored == [("cosine", True)]
 
 
+def test_another_language_replaces_the_index_or_says_that_it_is_pending(tmp_path: Path, limit: None) -> None:
+    graph = make_filled(Location.parse(tmp_path / "g"))
+    german = SCHEMA.replace("text: String? @index", "text: String? @index @text(german)")
+    assert german != SCHEMA
+    done = graph.apply_schema(german)
+    left = lacking(graph)
+    assert {key: set(columns) for key, columns in done.pending_indexes.items()} == left
+    graph.optimize()
+    assert lacking(graph) == {}
+    entry = graph._opened.load("main").state.entries()[DOC]
+    table = graph._opened.root.tables.open(
+        graph._opened.root.layout.table(entry.path), entry.version, branch=entry.owner
+    )
+    assert [one.is_complete for one in read_coverage(table).values() if one.has_language("german")] == [True]
+    assert not any(one.has_language("english") for one in read_coverage(table).values())
+
+
 def _node(graph: Graph) -> str:
     (name,) = graph._opened.schema().catalog.nodes
     return name

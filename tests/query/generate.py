@@ -20,7 +20,7 @@ node Thing {
   k: String @key  s: String?  t: String? @index  b: Bool?  kind: enum(red, green, blue)?
   i: I32? @index  j: I64?  u: U32?  w: U64?  f: F32?  d: F64?  x: F64?
   day: Date?  at: DateTime?  tags: [String]?  nums: [I64]?  reals: [F32]?  v: Vector(2)? @index
-  va: Vector(2)? @metric(cosine)  vd: Vector(2)? @metric(dot)
+  va: Vector(2)? @metric(cosine)  vd: Vector(2)? @metric(dot)  tp: String? @text(plain)
 }
 node Place { name: String  i: I32?  w: U64?  d: F64? }
 node Item { code: I64 @key  f: F32?  on: Bool  at: DateTime? @index }
@@ -31,6 +31,7 @@ edge Near: Place -> Place { d: F64? }
 edge Holds: Item -> Thing { w: U64?  tags: [String]? }
 """
 CATALOG = compile_schema(SCHEMA)
+TEXTS = ("t", "t", "tp")
 RELATIONS = ("!=", "<=", ">=", "<", ">", "=", "!=", "<=", ">=")
 
 T = TypeVar("T")
@@ -88,8 +89,8 @@ def _record(owner: str, properties: Any) -> st.SearchStrategy[dict[str, Any]]:
 
 def stored_values(name: str, type_: ValueType) -> list[Any]:
     """What a property may hold, as a load writes it."""
-    if name in ("x", "t"):
-        pool = POOLS[name]
+    if name in ("x", "t", "tp"):
+        pool = POOLS[name[0]]
     elif type_.scalar is Scalar.VECTOR:
         pool = [list(vector) for vector in VECTORS]
     elif type_.enum_values:
@@ -358,7 +359,7 @@ class Author:
         if not things:
             return None
         words = " ".join(self.pick(EDITABLE_WORDS) for _ in range(self.number(1, 2)))
-        return f'{self.pick(["search", "match_text"])}(${self.pick(things)}.t, "{words}")'
+        return f'{self.pick(["search", "match_text"])}(${self.pick(things)}.{self.pick(TEXTS)}, "{words}")'
 
     # --- values ----------------------------------------------------------------------------------
 
@@ -469,7 +470,9 @@ def _value(author: Author, scope: Scope, returned: Returned) -> None:
         is_value = author.one_in(2)
         returned.add(f"{distance} * 1" if is_value else distance, sortable=is_value, approximate=True)
     elif choice == 4 and things:
-        returned.add(f'bm25(${author.pick(things)}.t, "{author.pick(EDITABLE_WORDS)}")', scored=True)
+        returned.add(
+            f'bm25(${author.pick(things)}.{author.pick(TEXTS)}, "{author.pick(EDITABLE_WORDS)}")', scored=True
+        )
     elif choice == 5:
         returned.add(f"${author.pick(list(scope.nodes))}")
     elif choice == 6:

@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lance
 import numpy as np
@@ -20,15 +20,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance.query import MatchQuery
 
-from omnigraph.lang.schema.catalog import Metric
+from omnigraph.lang.schema.catalog import Language, Metric
 from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.rows import Rows
 from omnigraph.query.search import text_lookup
 from omnigraph.query.search.searches import Searches
 from omnigraph.query.search.text_index import TextIndex, within_edits
-from omnigraph.query.search.text_lookup import TextLookup
+from omnigraph.query.search.text_lookup import TextColumn, TextLookup
 from omnigraph.query.search.vectors import Vectors, compute_distances, find_nearest, find_smallest
-from omnigraph.storage.indexes import IndexSpec, stage_indexes
+from omnigraph.storage.indexes import IndexSpec, stage_indexes, text_index_spec
 from omnigraph.storage.location import Location
 from omnigraph.storage.search import ANALYSER, PARTITION_ROWS, analyse, find_text_index
 from omnigraph.storage.staging import commit_staged, stage_append, stage_delete
@@ -72,8 +72,8 @@ def searches(memory: ReadCache | None = None, **options: Any) -> Searches:
     return Searches(memory or ReadCache(ROOMY), **options)
 
 
-def text_index(table: Table) -> Table:
-    spec = IndexSpec("text", "INVERTED", "by_text", ANALYSER)
+def text_index(table: Table, language: str = "english") -> Table:
+    spec = text_index_spec("text", "by_text", language)
     return commit_staged(stage_indexes(table, [spec]))
 
 
@@ -346,9 +346,14 @@ def test_a_choice_of_few_rows_is_compared_though_there_is_an_index(tmp_path: Pat
 
 
 def matching(
-    rows: Rows, text: str, fn: Any = "search", edits: int = 2, memory: ReadCache | None = None
+    rows: Rows,
+    text: str,
+    fn: Any = "search",
+    edits: int = 2,
+    memory: ReadCache | None = None,
+    language: str = "english",
 ) -> set[str]:
-    hits, _ = searches(memory).matches(rows, "text", text, fn, edits)
+    hits, _ = searches(memory).matches(TextColumn(rows, "text", language), text, fn, edits)
     return set(take_names(rows, np.flatnonzero(hits)))
 
 
@@ -360,27 +365,42 @@ def test_any_common_token_matches_and_null_texts_are_unknown(tmp_path: Path, ind
     assert matching(rows, "ran Dogs!", "match_text") == {"a", "e"}
     assert matching(rows, "the of") == set()
     assert matching(rows, "") == set()
-    assert searches().matches(rows, "text", "dog", "search")[1].tolist() == [False, False, True, False, False]
+    assert searches().matches(TextColumn(rows, "text"), "dog", "search")[1].tolist() == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("indexed", [False, True])
 def test_relevance_is_best_first_and_has_matches_only(tmp_path: Path, indexed: bool) -> None:
     table = create_table(tmp_path, docs("cbad", ["graph graph", "graph", "graph", "table"]))
     rows = number_rows(text_index(table) if indexed else table)
-    positions, scores = searches().relevance(rows, "text", "graph")
+    positions, scores = searches().relevance(TextColumn(rows, "text"), "graph")
     assert take_names(rows, positions) == ["c", "a", "b"]
     assert scores[0] > scores[1] == scores[2] > 0
-    assert take_names(rows, searches().relevance(rows, "text", "graph", 2)[0]) == ["c", "a"]
-    assert take_names(rows, searches().relevance(rows, "text", "graph", 1, np.array([1, 2, 3]))[0]) == ["a"]
-    assert take_names(rows, searches().relevance(rows, "text", "graph", None, np.array([3]))[0]) == []
-    assert take_names(rows, searches().relevance(rows, "text", "graph", 0)[0]) == []
+    assert take_names(rows, searches().relevance(TextColumn(rows, "text"), "graph", 2)[0]) == ["c", "a"]
+    assert take_names(
+        rows, searches().relevance(TextColumn(rows, "text"), "graph", 1, np.array([1, 2, 3]))[0]
+    ) == ["a"]
+    assert (
+        take_names(rows, searches().relevance(TextColumn(rows, "text"), "graph", None, np.array([3]))[0])
+        == []
+    )
+    assert take_names(rows, searches().relevance(TextColumn(rows, "text"), "graph", 0)[0]) == []
 
 
 def test_the_best_few_of_very_many_equal_texts_are_those_with_the_least_ids(tmp_path: Path) -> None:
     ids = [f"{number:04}" for number in range(500)]
     random.Random(3).shuffle(ids)
     rows = number_rows(text_index(create_table(tmp_path, docs(ids, ["red"] * 500))))
-    assert take_names(rows, searches().relevance(rows, "text", "red", 3)[0]) == ["0000", "0001", "0002"]
+    assert take_names(rows, searches().relevance(TextColumn(rows, "text"), "red", 3)[0]) == [
+        "0000",
+        "0001",
+        "0002",
+    ]
 
 
 def test_the_best_few_are_found_when_better_ones_were_deleted_and_put_out_of_the_table(
@@ -395,7 +415,7 @@ def test_the_best_few_are_found_when_better_ones_were_deleted_and_put_out_of_the
     table = compact(commit_staged(stage_delete(table, pa.array(ids[:400])))).table
     memory = ReadCache(ROOMY)
     rows = number_rows(table, memory)
-    positions, _ = searches(memory).relevance(rows, "text", "red", 3)
+    positions, _ = searches(memory).relevance(TextColumn(rows, "text"), "red", 3)
     assert memory.get((*rows.identity, "text", "text")) is None, "the stored index answered"
     assert take_names(rows, positions) == ["0400", "0405", "0410"]
 
@@ -407,8 +427,8 @@ def test_a_stored_index_and_one_in_memory_rank_alike(tmp_path: Path) -> None:
     memory = ReadCache(ROOMY)
     plain, indexed = number_rows(table), number_rows(text_index(table), memory)
     for query in ("red", "red red blue", "pink grey green"):
-        want = searches().relevance(plain, "text", query)
-        found = searches(memory).relevance(indexed, "text", query)
+        want = searches().relevance(TextColumn(plain, "text"), query)
+        found = searches(memory).relevance(TextColumn(indexed, "text"), query)
         assert memory.get((*indexed.identity, "text", "text")) is None, "the stored index answered"
         assert take_names(indexed, found[0]) == take_names(plain, want[0])
         assert found[1] == pytest.approx(want[1], rel=1e-5)
@@ -442,7 +462,7 @@ def bm25(texts: Mapping[str, str | None], query: str) -> dict[str, float]:
 
 
 def rank(rows: Rows, query: str) -> dict[str, float]:
-    positions, scores = searches().relevance(rows, "text", query)
+    positions, scores = searches().relevance(TextColumn(rows, "text"), query)
     return dict(zip(take_names(rows, positions), scores.tolist(), strict=True))
 
 
@@ -487,7 +507,7 @@ def test_a_stored_index_gives_the_scores_of_the_formula_right_after_it_was_built
     texts = {f"d{number}": " ".join(WORDS[number % 5 :]) for number in range(50)}
     rows = number_rows(text_index(create_table(tmp_path, docs(list(texts), list(texts.values())))))
     looked = TextLookup(ReadCache(ROOMY))
-    positions, scores = looked.relevance(rows, "text", "red node", None)
+    positions, scores = looked.relevance(TextColumn(rows, "text"), "red node", None)
     assert looked.how == "stored index"
     found = dict(zip(take_names(rows, positions), scores.tolist(), strict=True))
     assert found == pytest.approx(bm25(texts, "red node"), rel=1e-5)
@@ -507,12 +527,12 @@ def test_in_a_large_table_scores_of_common_words_deviate_little_while_few_texts_
     table = write_more(table, texts, "delete", [None] * 500)
     rows = number_rows(table)
     looked = TextLookup(ReadCache(ROOMY))
-    positions, scores = looked.relevance(rows, "text", "red blue", None)
+    positions, scores = looked.relevance(TextColumn(rows, "text"), "red blue", None)
     assert looked.how == "stored index"
     found = dict(zip(take_names(rows, positions), scores.tolist(), strict=True))
     assert found == pytest.approx(bm25(texts, "red blue"), rel=0.05)
     table = write_more(table, texts, "delete", [None])
-    looked.relevance(number_rows(table), "text", "red blue", None)
+    looked.relevance(TextColumn(number_rows(table), "text"), "red blue", None)
     assert looked.how != "stored index", "more than 1,000 texts are new or gone"
 
 
@@ -539,8 +559,8 @@ def test_an_index_in_memory_grows_with_the_table(tmp_path: Path) -> None:
     assert matching(grown, "red", memory=memory) == set("iefgh")
     assert matching(grown, "blue", memory=memory) == set("aic")
     assert matching(grown, "blau", "fuzzy", memory=memory) == set("aic")
-    fresh, grew = number_rows(table), searches(memory).relevance(grown, "text", "blue red")
-    want = searches().relevance(fresh, "text", "blue red")
+    fresh, grew = number_rows(table), searches(memory).relevance(TextColumn(grown, "text"), "blue red")
+    want = searches().relevance(TextColumn(fresh, "text"), "blue red")
     assert take_names(grown, grew[0]) == take_names(fresh, want[0])
     assert grew[1].tolist() == want[1].tolist(), "dead texts count for nothing"
 
@@ -605,9 +625,83 @@ def test_the_same_rows_match_however_the_table_came_about(
         cold = number_rows(table)
         for query, want in zip(QUERIES, fresh_matches(table, QUERIES), strict=True):
             assert matching(cold, query) == want
-            assert set(take_names(cold, searches().relevance(cold, "text", query)[0])) == want
+            assert set(take_names(cold, searches().relevance(TextColumn(cold, "text"), query)[0])) == want
             assert matching(rows, query, memory=memory) == want
             assert matching(cold, query, "fuzzy", 0) == want
+
+
+PIECES = [
+    "Häuser",
+    "laufende",
+    "Katzen",
+    "mangé",
+    "l'école",
+    "Running",
+    "dogs",
+    "der",
+    "the",
+    "и",
+    "дома",
+    "книги",
+    "الكتب",
+    "σπίτια",
+    "evler",
+    "東京都に住んでいます",
+    "我爱北京天安门",
+    "カタカナ",
+    "한국어",
+    "검색을",
+    "สวัสดีครับ",
+    "-",
+    "_",
+    "·",
+    "。",
+    "aB9",
+    "3.14",
+    "é́",
+    " ",
+    "les maisons",
+    "x" * 41,
+]
+MIXED = st.none() | st.lists(st.sampled_from(PIECES), max_size=6).map("".join) | st.text(max_size=8)
+
+
+@pytest.mark.parametrize("language", get_args(Language))
+@given(st.lists(MIXED, min_size=1, max_size=9), st.lists(st.sampled_from(PIECES), min_size=1, max_size=2))
+@settings(
+    max_examples=max(1, EXAMPLES // 20),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_in_every_language_the_same_rows_match_with_an_index_and_without(
+    tmp_path: Path, language: str, texts: list[str | None], words: list[str]
+) -> None:
+    query = " ".join(words)
+    plain = create_table(tmp_path, docs([f"d{number}" for number in range(len(texts))], texts))
+    indexed = text_index(plain, language)
+    stored = find_text_index(indexed, "text", language)
+    assert stored is not None, "the index is trusted"
+    tokens = set(analyse(query, language))
+    want = {f"d{at}" for at, text in enumerate(texts) if tokens & set(analyse(text or "", language))}
+    for table in (plain, indexed):
+        assert matching(number_rows(table), query, language=language) == want
+    (one, lookup), (other, memory) = (
+        (number_rows(table), TextLookup(ReadCache(ROOMY))) for table in (indexed, plain)
+    )
+    found, looked = lookup.relevance(TextColumn(one, "text", language), query, None)
+    again, made = memory.relevance(TextColumn(other, "text", language), query, None)
+    scores = dict(zip(take_names(one, found), looked.tolist(), strict=True))
+    assert scores == pytest.approx(dict(zip(take_names(other, again), made.tolist(), strict=True)), rel=1e-5)
+
+
+def test_an_index_of_one_language_is_not_asked_in_another(tmp_path: Path) -> None:
+    table = text_index(create_table(tmp_path, docs("abc", ["Häuser", "Haus", "running"])), "german")
+    assert find_text_index(table, "text", "english") is None
+    rows = number_rows(table)
+    memory = ReadCache(ROOMY)
+    assert matching(rows, "haus", memory=memory, language="german") == {"a", "b"}
+    assert matching(rows, "run", memory=memory, language="german") == set()
+    assert matching(rows, "run", memory=memory) == {"c"}
+    assert matching(rows, "haus", memory=memory, language="plain") == {"b"}
 
 
 def test_an_index_that_finds_old_texts_is_not_asked(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,14 @@ import pytest
 from lance.query import MatchQuery
 from numpy.typing import NDArray
 
+from omnigraph.lang.schema.catalog import Language
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
 from omnigraph.storage.location import Location
 from omnigraph.storage.search import (
     ANALYSER,
     analyse,
     analyse_words,
+    analyser_of,
     find_text_index,
     find_vector_index,
     search_text,
@@ -83,6 +85,27 @@ def search(table: Table, text: str) -> set[str]:
 )
 def test_texts_become_folded_english_stems_without_stop_words(text: str, tokens: list[str]) -> None:
     assert analyse(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "tokens"),
+    [
+        ("german", "Die laufenden Häuser", ["laufend", "haus"]),
+        ("french", "Les maisons", ["maison"]),
+        ("russian", "книги", ["книг"]),
+        ("plain", "The Running Cafés", ["the", "running", "cafes"]),
+        ("cjk", "我爱北京天安门, Running", ["我", "爱", "北京", "天安门", "running"]),
+        ("cjk", "東京都に住む 한국어", ["東京", "都", "に", "住む", "한국어"]),
+    ],
+)
+def test_texts_become_tokens_as_their_language_has_them(language: str, text: str, tokens: list[str]) -> None:
+    assert analyse(text, language) == tokens
+
+
+@pytest.mark.parametrize("language", get_args(Language))
+def test_there_is_an_analyser_for_every_language_that_a_schema_can_declare(language: str) -> None:
+    assert analyse("x9", language) == ["x9"]
+    assert analyser_of(language)["with_position"] is False
 
 
 def test_words_keep_their_places_among_words_that_give_no_token() -> None:

@@ -25,7 +25,7 @@ from omnigraph.storage.index_parts import (
     prepare_part,
     split_part,
 )
-from omnigraph.storage.search import ANALYSER
+from omnigraph.storage.search import analyser_of, has_analyser
 from omnigraph.storage.staging import Staged, build_transaction
 from omnigraph.storage.tables import Table, checkout_newest
 
@@ -69,6 +69,12 @@ class IndexCoverage:
     parts: tuple[Segment, ...] = ()
     metric: str = "l2"
     """How an index of vectors compares."""
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """How Lance describes it."""
+
+    def has_language(self, language: str) -> bool:
+        """Whether it is an index of texts of this language."""
+        return has_analyser(self.details, language)
 
     @property
     def is_complete(self) -> bool:
@@ -86,9 +92,9 @@ class IndexCoverage:
         return frozenset().union(*(part.fragments for part in self.parts))
 
 
-def text_index_spec(column: str, name: str) -> IndexSpec:
-    """A full-text index with the one analyser."""
-    return IndexSpec(column, INVERTED, name, ANALYSER)
+def text_index_spec(column: str, name: str, language: str = "english") -> IndexSpec:
+    """A full-text index of texts of a language."""
+    return IndexSpec(column, INVERTED, name, analyser_of(language))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +185,7 @@ def stage_extensions(
             for one in extensions
             if one.spec.name in stored
             for old in list_segments(stored[one.spec.name])
-            if old.uuid in one.replaced or _compares_differently(stored[one.spec.name], one.spec)
+            if old.uuid in one.replaced or _is_replaced_whole(stored[one.spec.name], one.spec)
         ]
         operation = LanceOperation.CreateIndex(new_indices=built, removed_indices=gone)
         return Staged(table, build_transaction(table, operation))
@@ -190,8 +196,10 @@ def _is_small_cosine(spec: IndexSpec) -> bool:
     return spec.options.get("metric") == "COSINE" and spec.options["num_partitions"] == 1
 
 
-def _compares_differently(stored: Any, spec: IndexSpec) -> bool:
-    """Whether a stored index of vectors has another metric, so that no segment of it can stay."""
+def _is_replaced_whole(stored: Any, spec: IndexSpec) -> bool:
+    """Whether no segment of a stored index can stay: it is one of texts, or of vectors by another metric."""
+    if spec.type == INVERTED:
+        return True
     return "metric" in spec.options and stored.details.get("metric_type") != spec.options["metric"]
 
 
@@ -269,6 +277,7 @@ def _describe_index(stored: Any, present: frozenset[int]) -> IndexCoverage:
         total_fragments=len(present),
         parts=parts,
         metric=str(stored.details.get("metric_type", "l2")).lower(),
+        details=stored.details,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,15 +28,21 @@ ANALYSER: Final[Mapping[str, Any]] = MappingProxyType(
         "with_position": False,
     }
 )
-"""How a text becomes tokens, in every text index. These are Lance's defaults, spelled out so that they stay.
+"""How an English text becomes tokens. These are Lance's defaults, spelled out so that they stay.
 
-A stored index made with other options is not asked: it would change which rows match.
+A stored index made in another way than its property declares is not asked: it would change which rows match.
 """
+
+_WORDS_AS_THEY_ARE: Final = {"stem": False, "remove_stop_words": False}
+_UNUSUAL: Final[Mapping[str, Mapping[str, Any]]] = {
+    "plain": _WORDS_AS_THEY_ARE,
+    # Words of Chinese, Japanese and Thai have no spaces between them: dictionaries inside Lance find them.
+    "cjk": {**_WORDS_AS_THEY_ARE, "base_tokenizer": "icu/split"},
+}
 
 PARTITION_ROWS: Final = 4096
 """Rows that one partition of a vector index should hold; how many partitions are searched leans on it."""
 
-_ANALYSIS: Final = {name: value for name, value in ANALYSER.items() if name != "with_position"}
 _SENTINEL: Final = "x"  # a word the analyser keeps as it is
 _FEWEST_PROBES: Final = 64
 _PROBED_SHARE: Final = 2
@@ -62,18 +69,32 @@ class StoredIndex:
 # --- tokens ----------------------------------------------------------------------------------------
 
 
-def analyse(text: str) -> list[str]:
+@cache
+def analyser_of(language: str) -> Mapping[str, Any]:
+    """How a text of a language becomes tokens, as options of a text index."""
+    chosen = _UNUSUAL.get(language)
+    return MappingProxyType(
+        {**ANALYSER, **({"language": language.capitalize()} if chosen is None else chosen)}
+    )
+
+
+@cache
+def _analysis(language: str) -> Mapping[str, Any]:
+    return {name: value for name, value in analyser_of(language).items() if name != "with_position"}
+
+
+def analyse(text: str, language: str = "english") -> list[str]:
     """The tokens of a text, in order."""
-    return [token.text for token in lance.tokenize(text, **_ANALYSIS)]
+    return [token.text for token in lance.tokenize(text, **_analysis(language))]
 
 
-def analyse_words(words: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+def analyse_words(words: Sequence[str], language: str = "english") -> tuple[NDArray[np.int64], list[str]]:
     """Which of these words gives which token; a word may give none.
 
     Each word must be ASCII letters and digits only: these are never split, so that the place of a token
     in the text of all words shows which word it came from.
     """
-    tokens = lance.tokenize(" ".join([_SENTINEL, *words, _SENTINEL]), **_ANALYSIS)
+    tokens = lance.tokenize(" ".join([_SENTINEL, *words, _SENTINEL]), **_analysis(language))
     places = np.fromiter((token.position for token in tokens), np.int64, len(tokens))
     assert places[-1] == len(words) + 1, "a word of letters and digits was split"
     return places[1:-1] - 1, [token.text for token in tokens[1:-1]]
@@ -82,8 +103,8 @@ def analyse_words(words: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
 # --- texts -----------------------------------------------------------------------------------------
 
 
-def find_text_index(table: Table, column: str) -> StoredIndex | None:
-    """The text index of a column, if it gives the same answers as reading all texts would.
+def find_text_index(table: Table, column: str, language: str = "english") -> StoredIndex | None:
+    """The text index of a column, if it gives the same answers as reading all texts in this language would.
 
     One of several segments is not trusted: rows keep their row id when they are updated, and the segment
     that read the old text goes on finding it.
@@ -92,7 +113,7 @@ def find_text_index(table: Table, column: str) -> StoredIndex | None:
         if (
             found.index_type.upper() == "INVERTED"
             and len(found.segments) == 1
-            and _same_analyser(found.details)
+            and has_analyser(found.details, language)
         ):
             return _describe_index(table, found)
     return None
@@ -112,9 +133,10 @@ def search_text(
     return found.column("_rowid").to_numpy(), found.column("_score").to_numpy().astype(np.float64)
 
 
-def _same_analyser(details: Mapping[str, Any]) -> bool:
+def has_analyser(details: Mapping[str, Any], language: str) -> bool:
+    """Whether a text index, as Lance describes it, makes tokens as texts of this language have them."""
     plain = {"custom_stop_words": None, "split_identifiers": False, "split_on_numerics": False}
-    return all(details.get(name) == wanted for name, wanted in {**_ANALYSIS, **plain}.items())
+    return all(details.get(name) == wanted for name, wanted in {**_analysis(language), **plain}.items())
 
 
 # --- vectors ---------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from omnigraph.lang.assist.query_assist import complete_query, describe_query_wo
 from omnigraph.lang.assist.reading import SchemaPlace
 from omnigraph.lang.assist.schema_assist import complete_schema, locate
 from omnigraph.lang.schema import compile_schema
+from omnigraph.lang.schema.annotations import ANNOTATIONS
 from omnigraph.lang.source import Source
 
 SCHEMA = Source("""\
@@ -62,6 +63,9 @@ def test_completion_of_queries(marked: str, labels: list[str]) -> None:
         ("no|", ["node"]),
         ("node A { b: D|", ["DateTime", "Date"]),
         ("node A { b: I32 @un|", ["unique"]),
+        ("node A { b: String @te|", ["text"]),
+        ("node A { b: String @text(ger|", ["german"]),
+        ("node A { b: Vector(2) @metric(|", ["l2", "euclidean", "cosine", "dot"]),
         ("node A { x: I32 }\nedge E: A -> |", ["A"]),
         ("interface N { }\nnode A implements |", ["N"]),
     ],
@@ -69,6 +73,10 @@ def test_completion_of_queries(marked: str, labels: list[str]) -> None:
 def test_completion_of_schemas(marked: str, labels: list[str]) -> None:
     source, offset = cut(marked)
     assert [item.label for item in complete_schema(source, offset)] == labels
+
+
+def test_every_annotation_that_means_something_is_offered() -> None:
+    assert {item.label for item in complete_schema(*cut("node A { b: I32 @|"))} >= set(ANNOTATIONS)
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,23 @@ import math
 import re
 from collections.abc import Mapping
 
-
-def words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", text.lower())
+from omnigraph.storage.search import analyse
 
 
-def matches(text: str | None, query: str | None, max_edits: int) -> bool | None:
+def words(text: str, language: str = "english") -> list[str]:
+    # Stems and dictionaries are not written again here: what counts is that both sides have the same words.
+    return re.findall(r"[^\W_]+", text.lower()) if language in SIMPLE else analyse(text, language)
+
+
+SIMPLE = ("english", "plain")
+
+
+def matches(text: str | None, query: str | None, max_edits: int, language: str = "english") -> bool | None:
     """Whether a word of the text is, but for some edits, a word of the query."""
     if text is None or query is None:
         return None
-    return any(edits(one, other) <= max_edits for one in words(text) for other in words(query))
+    asked = words(query, language)
+    return any(edits(one, other) <= max_edits for one in words(text, language) for other in asked)
 
 
 def edits(one: str, other: str) -> int:
@@ -35,12 +42,12 @@ def edits(one: str, other: str) -> int:
     return before[-1]
 
 
-def bm25_scores(texts: Mapping[str, str | None], query: str) -> dict[str, float]:
+def bm25_scores(texts: Mapping[str, str | None], query: str, language: str = "english") -> dict[str, float]:
     """The relevance of each text with a word of the query, by id."""
-    found = {id_: words(text) for id_, text in texts.items() if text is not None}
+    found = {id_: words(text, language) for id_, text in texts.items() if text is not None}
     mean = sum(map(len, found.values())) / max(1, len(found)) or 1
     scores: dict[str, float] = {}
-    for word in dict.fromkeys(words(query)):
+    for word in dict.fromkeys(words(query, language)):
         having = {id_: text.count(word) for id_, text in found.items() if word in text}
         rarity = math.log(1 + (len(found) - len(having) + 0.5) / (len(having) + 0.5))
         for id_, times in having.items():

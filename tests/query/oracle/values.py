@@ -213,25 +213,25 @@ class Values:
         match term:
             case Distance(target, query, metric=metric):
                 return distance(self.value(target, row), self.value(query, row), metric)
-            case Relevance(field, query):
-                return self._relevance(field, self.value(query, row), row)
+            case Relevance(field, query, language=language):
+                return self._relevance(field, self.value(query, row), row, language)
             case Fusion(first=arm):
                 entity = row[ranked_variable(arm)]
                 assert entity is not None
                 return self.fused[entity.id]
-            case TextMatch(fn, field, query, max_edits):
+            case TextMatch(fn, field, query, max_edits, language=language):
                 edits = 0 if fn != "fuzzy" or max_edits is None else self.value(max_edits, row)
-                return matches(self.value(field, row), self.value(query, row), edits)
+                return matches(self.value(field, row), self.value(query, row), edits, language)
         raise TypeError(term)
 
-    def _relevance(self, field: Prop, query: str | None, row: Row) -> float | None:
+    def _relevance(self, field: Prop, query: str | None, row: Row, language: str) -> float | None:
         entity = row[field.var]
         if entity is None or query is None:
             return None
         texts: dict[str, Any] = {
             each.id: each.props[field.name] for each in self.graph.all_of(self.types[field.var])
         }
-        return bm25_scores(texts, query).get(entity.id)
+        return bm25_scores(texts, query, language).get(entity.id)
 
 
 def ranked_variable(by: Distance | Relevance) -> str:
@@ -321,4 +321,5 @@ def distance(
     if metric == "dot":
         return -product
     lengths = math.hypot(*vector) * math.hypot(*wanted)
-    return 1 - product / lengths if lengths else math.inf
+    # Rounded, because 1 - product / lengths is not 0 for some equal vectors.
+    return round(1 - product / lengths, 12) if lengths else math.inf

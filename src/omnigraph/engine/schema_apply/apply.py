@@ -43,7 +43,7 @@ from omnigraph.engine.upkeep.index_upkeep import build_deferred_indexes
 from omnigraph.engine.write.transaction import Author, Transaction, begin
 from omnigraph.errors import PublishContention, ReadOnlyGraph, SchemaApplyBlocked
 from omnigraph.lang.schema import MigrationPlan, compile_schema
-from omnigraph.lang.schema.migration_steps import AddConstraint, ChangeMetric, MigrationStep
+from omnigraph.lang.schema.migration_steps import AddConstraint, ChangeLanguage, ChangeMetric, MigrationStep
 from omnigraph.lang.source import Source
 from omnigraph.storage.locks import HeldLocks
 
@@ -167,13 +167,13 @@ def _try_apply(
 
 
 def _tables_with_new_indexes(wanted: Migration) -> tuple[str, ...]:
-    """The tables of types that get an index they did not have, or one of another metric."""
+    """The tables of types that get an index they did not have, or one of another metric or language."""
     added = {
         table_key(step.type_kind, step.type_name)
         for step in wanted.plan.steps
-        if isinstance(step, AddConstraint | ChangeMetric)
+        if isinstance(step, AddConstraint | ChangeLanguage | ChangeMetric)
         and step.type_kind != "interface"
-        and (isinstance(step, ChangeMetric) or "Index" in step.constraint)
+        and (not isinstance(step, AddConstraint) or "Index" in step.constraint)
     }
     return tuple(sorted(added & {change.target.key for change in wanted.tables}))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import split_key
 from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS
-from omnigraph.lang.schema.catalog import Catalog, EdgeType, Metric, NodeType
+from omnigraph.lang.schema.catalog import Catalog, EdgeType, Language, Metric, NodeType
 from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.storage.index_parts import BTREE, IVF_FLAT
 from omnigraph.storage.indexes import IndexCoverage, IndexSpec, text_index_spec
@@ -41,6 +41,8 @@ class DeclaredIndex:
     kind: IndexKind
     metric: Metric = "l2"
     """How an index of vectors compares."""
+    language: Language = "english"
+    """How an index of texts makes tokens."""
 
     @property
     def name(self) -> str:
@@ -49,9 +51,15 @@ class DeclaredIndex:
 
     def is_met_by(self, stored: IndexCoverage) -> bool:
         """Whether a stored index is of this kind, regardless of which program built it."""
-        kind = _KINDS.get(stored.kind, IndexKind.VECTOR)
-        fits = kind is not IndexKind.VECTOR or stored.metric == self.metric
-        return stored.columns == (self.column,) and kind is self.kind and fits
+        if stored.columns != (self.column,) or _KINDS.get(stored.kind, IndexKind.VECTOR) is not self.kind:
+            return False
+        match self.kind:
+            case IndexKind.VECTOR:
+                return stored.metric == self.metric
+            case IndexKind.TEXT:
+                foreign = self.language == "english" and _is_foreign(stored)
+                return foreign or stored.has_language(self.language)
+        return True
 
     def spec(self, vectors: int = 0) -> IndexSpec:
         """How to build it; for vectors, over so many; where there are none, nothing is in a partition.
@@ -65,7 +73,7 @@ class DeclaredIndex:
             case IndexKind.SCALAR:
                 return IndexSpec(self.column, BTREE, self.name)
             case IndexKind.TEXT:
-                return text_index_spec(self.column, self.name)
+                return text_index_spec(self.column, self.name, self.language)
             case IndexKind.VECTOR:
                 partitions = min(vectors, max(1, vectors // PARTITION_ROWS))
                 return IndexSpec(
@@ -79,6 +87,11 @@ class DeclaredIndex:
 _KINDS = {"BTREE": IndexKind.SCALAR, "INVERTED": IndexKind.TEXT}
 
 
+def _is_foreign(stored: IndexCoverage) -> bool:
+    """Whether a text index makes tokens in no way that a schema can declare."""
+    return not any(stored.has_language(language) for language in get_args(Language))
+
+
 def declared_indexes(catalog: Catalog, key: str) -> tuple[DeclaredIndex, ...]:
     """The indexes of a type, those of its system columns first."""
     kind, name = split_key(key)
@@ -87,7 +100,8 @@ def declared_indexes(catalog: Catalog, key: str) -> tuple[DeclaredIndex, ...]:
     for column in _declared(owner):
         chosen = index_kind(owner.properties[column].type)
         if chosen is not None:
-            found.setdefault(column, DeclaredIndex(column, chosen, owner.properties[column].metric))
+            declared = owner.properties[column]
+            found.setdefault(column, DeclaredIndex(column, chosen, declared.metric, declared.language))
     return tuple(found.values())
 
 

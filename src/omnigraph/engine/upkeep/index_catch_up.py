@@ -212,14 +212,17 @@ def plan_catch_up(table: Table, due: Sequence[LaggingIndex]) -> CatchUpPlan:
     extended, texts = [], []
     for one in due:
         index = stored.get(one.name)
-        if index is not None and one.wish.kind is IndexKind.TEXT and can_append_texts(table, index, pieces):
+        texts_of = index if one.wish.kind is IndexKind.TEXT else None
+        if texts_of is not None and can_append_texts(table, one.wish, texts_of, pieces):
             texts.append(one.name)
         else:
             extended.append(_extension(table, one, index, pieces))
     return CatchUpPlan(tuple(extended), tuple(texts))
 
 
-def can_append_texts(table: Table, index: IndexCoverage, pieces: Sequence[Fragment]) -> bool:
+def can_append_texts(
+    table: Table, wish: DeclaredIndex, index: IndexCoverage, pieces: Sequence[Fragment]
+) -> bool:
     """Whether a text index is best completed: it is one of ours, large, and little is outside."""
     total = sum(one.rows for one in pieces)
     outside = sum(one.rows for one in pieces if one.id not in index.covered)
@@ -227,7 +230,7 @@ def can_append_texts(table: Table, index: IndexCoverage, pieces: Sequence[Fragme
         total > SMALL[IndexKind.TEXT]
         and 0 < outside <= total // 3
         and not any(part.inherited for part in index.parts)
-        and find_text_index(table, index.columns[0]) is not None
+        and find_text_index(table, index.columns[0], wish.language) is not None
     )
 
 

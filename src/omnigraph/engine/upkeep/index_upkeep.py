@@ -229,7 +229,7 @@ def plan_round(table: Table, due: Sequence[DueIndex], *, most: int, budget: int)
         if (
             one.wish.kind is IndexKind.TEXT
             and one.stored is not None
-            and can_append_texts(table, one.stored, pieces)
+            and can_append_texts(table, one.wish, one.stored, pieces)
         ):
             texts.append(one.stored.name)
             rows = max(rows, one.outside)

@@ -16,7 +16,7 @@ from omnigraph.lang.assist.reading import (
 )
 from omnigraph.lang.assist.type_text import describe_type
 from omnigraph.lang.assist.variables import find_type
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import LANGUAGES, METRICS, Catalog
 from omnigraph.lang.source import Source, Span
 from omnigraph.lang.tokens import LOWER, UPPER
 from omnigraph.lang.types import Scalar
@@ -34,7 +34,11 @@ ANNOTATIONS = {
     "instruction": '@instruction("..."): how to use it',
     "rename_from": "@rename_from(old): keeps the data of a renamed type or property",
     "default": "@default(value): what existing entities get",
+    "metric": "@metric(cosine): how vectors are compared",
+    "text": "@text(german): how texts become words in searches",
 }
+CHOICES = {"metric": METRICS, "text": LANGUAGES}
+"""The names that an annotation takes."""
 
 
 def complete_schema(source: Source, offset: int) -> list[Item]:
@@ -50,6 +54,8 @@ def _candidates(tokens: Sequence[Token], before: Sequence[Token]) -> Iterator[It
     depth = sum({"{": 1, "}": -1}.get(token.kind, 0) for token in before)
     if last is not None and last.kind == "@":
         yield from (Item(name, "keyword", detail) for name, detail in ANNOTATIONS.items())
+    elif len(before) > 2 and [token.kind for token in before[-3:]] == ["@", LOWER, "("]:
+        yield from (Item(name, "keyword") for name in CHOICES.get(before[-2].text, ()))
     elif last is not None and last.text == "implements":
         yield from _declared(tokens, "interface")
     elif (last is not None and last.kind == "->") or (depth == 0 and last is not None and last.kind == ":"):

@@ -17,6 +17,7 @@ from omnigraph.lang.query.terms import (
     Term,
     TextMatch,
 )
+from omnigraph.lang.schema.catalog import Language
 from omnigraph.lang.source import Span
 from omnigraph.lang.types import F64, I64, INTEGERS, NUMBERS, Scalar, ValueType
 
@@ -75,7 +76,7 @@ def _check_nearest_query(target: ValueType, query: Const | ParamRef, at: Span) -
 def check_relevance(scope: Scope, expr: ast.Bm25, field: Term) -> Relevance:
     """`bm25($d.text, query)`."""
     searched, query = _text_arguments(scope, "T20", "bm25", field, expr)
-    return Relevance(searched, query, F64.with_nullable())
+    return Relevance(searched, query, F64.with_nullable(), _language_of(scope, searched))
 
 
 def check_text_match(scope: Scope, expr: ast.TextCall, field: Term) -> TextMatch:
@@ -85,7 +86,12 @@ def check_text_match(scope: Scope, expr: ast.TextCall, field: Term) -> TextMatch
     edits: Const | ParamRef | None = Const(DEFAULT_MAX_EDITS, I64) if expr.fn == "fuzzy" else None
     if expr.max_edits is not None:
         edits = _whole_number(scope, expr.max_edits, "T19", "fuzzy max_edits")
-    return TextMatch(expr.fn, searched, query, edits, ValueType(Scalar.BOOL, nullable=True))
+    found = ValueType(Scalar.BOOL, nullable=True)
+    return TextMatch(expr.fn, searched, query, edits, found, _language_of(scope, searched))
+
+
+def _language_of(scope: Scope, searched: Prop) -> Language:
+    return scope.catalog.nodes[scope.bound[searched.var].type_name].properties[searched.name].language
 
 
 def check_fusion(

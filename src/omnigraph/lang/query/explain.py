@@ -219,14 +219,18 @@ def _show_aggregate_or_search(term: Term) -> str:
         case Distance(target=target, query=query, metric=metric):
             by = "" if metric == "l2" else f" by {metric}"
             return f"nearest({show_term(target)}, {show_term(query)}){by}"
-        case Relevance(field=field, query=query):
-            return f"bm25({show_term(field)}, {show_term(query)})"
+        case Relevance(field=field, query=query, language=language):
+            return f"bm25({show_term(field)}, {show_term(query)}){_show_language(language)}"
         case Fusion(first=first, second=second, k=k):
             return f"rrf({show_term(first)}, {show_term(second)}, {show_term(k)})"
-        case TextMatch(fn=fn, field=field, query=query, max_edits=edits):
+        case TextMatch(fn=fn, field=field, query=query, max_edits=edits, language=language):
             more = f", {show_term(edits)}" if edits is not None else ""
-            return f"{fn}({show_term(field)}, {show_term(query)}{more})"
+            return f"{fn}({show_term(field)}, {show_term(query)}{more}){_show_language(language)}"
     raise AssertionError(f"no text for {type(term).__name__}")
+
+
+def _show_language(language: str) -> str:
+    return "" if language == "english" else f" as {language}"
 
 
 def _render_constant(value: object) -> str:

@@ -23,7 +23,7 @@ from omnigraph.lang.query.ast import (
     PatternOp,
     TextFn,
 )
-from omnigraph.lang.schema.catalog import Metric
+from omnigraph.lang.schema.catalog import Language, Metric
 from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, ValueType
 
 ConstantValue = str | int | float | bool | None
@@ -185,6 +185,8 @@ class Relevance:
     field: Prop
     query: Const | ParamRef
     type: ValueType = F64
+    language: Language = "english"
+    """How the property's texts become tokens, as it declares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,7 @@ class TextMatch:
     query: Const | ParamRef
     max_edits: Const | ParamRef | None
     type: ValueType = BOOL
+    language: Language = "english"
 
 
 Ranking = Distance | Relevance | Fusion

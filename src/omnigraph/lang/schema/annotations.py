@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema import schema_ast as ast
-from omnigraph.lang.schema.catalog import METRICS, Property, TypeKind
+from omnigraph.lang.schema.catalog import LANGUAGES, METRICS, Property, TypeKind
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members
 from omnigraph.lang.source import Problems
 from omnigraph.lang.types import Scalar, ValueType
@@ -47,7 +47,7 @@ def default_json(declared: Property) -> Json:
     return to_json_value(default_of(declared), declared.type)
 
 
-ANNOTATIONS = ("description", "instruction", "rename_from", "embed", "default", "metric")
+ANNOTATIONS = ("description", "instruction", "rename_from", "embed", "default", "metric", "text")
 """The annotations that mean something; any other is kept as metadata."""
 
 _ON_PROPERTIES = (*MARKS, "embed")
@@ -89,7 +89,9 @@ def check_property_annotations(
         elif found.name == "default":
             _check_default(found, declared, path, problems)
         elif found.name == "metric" and declared.type.scalar is Scalar.VECTOR:
-            _check_metric(found, path, problems)
+            _check_choice(found, path, METRICS, problems)
+        elif found.name == "text" and declared.type.is_text:
+            _check_choice(found, path, LANGUAGES, problems)
     for repeated in _find_repeated(declared.annotations, _names_declared_once(declared)):
         problems.add(f"property {path} declares @{repeated.name} multiple times", repeated.at)
     _check_texts(f"property {path}", declared.annotations, ("description",), problems)
@@ -99,9 +101,16 @@ def check_property_annotations(
 
 
 def _names_declared_once(declared: ast.Property) -> tuple[str, ...]:
-    """The annotations that a property has once; on other than vectors, `@metric` is metadata."""
-    vector = declared.type.scalar is Scalar.VECTOR
-    return (*_ON_PROPERTIES, "default", *(("metric",) if vector else ()))
+    """The annotations that a property has once; `@metric` on other than vectors is metadata, and `@text` on
+    other than texts."""
+    return (*_ON_PROPERTIES, "default", *names_of_kind(declared.type))
+
+
+def names_of_kind(type_: ValueType) -> tuple[str, ...]:
+    """The annotations that mean something on properties of this type only."""
+    if type_.scalar is Scalar.VECTOR:
+        return ("metric",)
+    return ("text",) if type_.is_text else ()
 
 
 def misfit_of_kind(name: str, declared: ast.Property, path: str, kinds: Sequence[str]) -> str | None:
@@ -183,11 +192,12 @@ def _check_default(found: ast.Annotation, declared: ast.Property, path: str, pro
         problems.add(f"@default on {path} is no value of {declared.type}: {wrong.message}", found.value.at)
 
 
-def _check_metric(found: ast.Annotation, path: str, problems: Problems) -> None:
-    if found.value is None or found.value.text not in METRICS:
-        problems.add(f"@metric on {path} must be one of {', '.join(METRICS)}", found.at)
+def _check_choice(found: ast.Annotation, path: str, names: Collection[str], problems: Problems) -> None:
+    """Check an annotation whose value is one of these names."""
+    if found.value is None or found.value.text not in names:
+        problems.add(f"@{found.name} on {path} must be one of {', '.join(names)}", found.at)
     elif found.options:
-        problems.add(f"@metric on {path} does not accept keyword arguments", found.at)
+        problems.add(f"@{found.name} on {path} does not accept keyword arguments", found.at)
 
 
 def check_embed_source(owner: str, member: Member, members: Members, problems: Problems) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.types import Scalar, ValueType
@@ -17,6 +17,40 @@ Metric = Literal["l2", "cosine", "dot"]
 
 METRICS: Mapping[str, Metric] = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot"}
 """The names that `@metric` takes."""
+
+Language = Literal[
+    "english",
+    "arabic",
+    "danish",
+    "dutch",
+    "finnish",
+    "french",
+    "german",
+    "greek",
+    "hungarian",
+    "italian",
+    "norwegian",
+    "portuguese",
+    "romanian",
+    "russian",
+    "spanish",
+    "swedish",
+    "tamil",
+    "turkish",
+    "cjk",
+    "plain",
+]
+"""How the texts of a property become tokens: by the stems and stop words of a language, cut into words by
+dictionaries (`cjk`), or word by word as they are (`plain`)."""
+
+LANGUAGES: Mapping[str, Language] = {
+    **{name: name for name in get_args(Language)},
+    "chinese": "cjk",
+    "japanese": "cjk",
+    "korean": "cjk",
+    "thai": "cjk",
+}
+"""The names that `@text` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +97,14 @@ class Property:
             return "l2"
         name = next((each.value for each in self.annotations if each.name == "metric"), None)
         return METRICS.get(name or "", "l2")
+
+    @property
+    def language(self) -> Language:
+        """How its texts become tokens: by its `@text`, else as English."""
+        if not self.type.is_text:
+            return "english"
+        name = next((each.value for each in self.annotations if each.name == "text"), None)
+        return LANGUAGES.get(name or "", "english")
 
 
 @dataclass(frozen=True, slots=True)

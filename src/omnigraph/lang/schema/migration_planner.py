@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.lang.schema.annotations import default_json
+from omnigraph.lang.schema.annotations import default_json, names_of_kind
 from omnigraph.lang.schema.catalog import (
     Annotation,
     Catalog,
@@ -35,6 +35,7 @@ from omnigraph.lang.schema.migration_steps import (
     AddType,
     ChangeCardinality,
     ChangeDefault,
+    ChangeLanguage,
     ChangeMetric,
     DropMode,
     DropProperty,
@@ -287,7 +288,9 @@ class _Comparison:
             self.steps.append(UpdatePropertyMetadata(self.kind, self.name, new.name, annotations))
         if old.metric != new.metric:
             self.steps.append(ChangeMetric(self.kind, self.name, new.name, new.metric))
-        kept = ("default", "metric") if new.type.scalar is Scalar.VECTOR else ("default",)
+        if old.language != new.language:
+            self.steps.append(ChangeLanguage(self.kind, self.name, new.name, new.language))
+        kept = ("default", *names_of_kind(new.type))
         before, after = (other_annotations(it.annotations, besides=kept) for it in (old, new))
         if before != after:
             self.refuse_property(new, "changing annotations beyond @description/@instruction on '{}'")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import UnsupportedSchemaChange
-from omnigraph.lang.schema.catalog import Annotation, Metric, TypeKind
+from omnigraph.lang.schema.catalog import Annotation, Language, Metric, TypeKind
 from omnigraph.lang.schema.catalog_json import annotation_values, constraint_text, type_value
 from omnigraph.lang.types import ValueType
 from omnigraph.lang.values import Json
@@ -155,6 +155,17 @@ class ChangeMetric(_Step):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeLanguage(_Step):
+    """Texts of a property become tokens in another way; no row changes, its index is rebuilt."""
+
+    kind = "change_language"
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    language: Language
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeCardinality(_Step):
     """Sources of an edge type may have another number of edges."""
 
@@ -247,6 +258,7 @@ MigrationStep = (
     | RequireProperty
     | ChangeDefault
     | ChangeMetric
+    | ChangeLanguage
     | ChangeCardinality
     | AddConstraint
     | ExtendEnum
@@ -292,6 +304,7 @@ _PropertyStep = (
     | RequireProperty
     | ChangeDefault
     | ChangeMetric
+    | ChangeLanguage
     | UpdatePropertyMetadata
     | DropProperty
 )
@@ -346,6 +359,8 @@ def _of_property(step: _PropertyStep, path: str) -> str:
             return f"~ {path} has {default}"
         case ChangeMetric():
             return f"~ {path} is compared by @metric({step.metric})"
+        case ChangeLanguage():
+            return f"~ {path} is searched by @text({step.language})"
         case UpdatePropertyMetadata():
             return f"~ {path} {_describe_metadata(step)}"
         case DropProperty():

@@ -31,7 +31,7 @@ from omnigraph.query.request import Request
 from omnigraph.query.rows import Identity, Rows
 from omnigraph.query.search.ranking import round_scores, sort_best_first
 from omnigraph.query.search.text_index import Check, Mask, never_stop
-from omnigraph.query.search.text_lookup import TextLookup
+from omnigraph.query.search.text_lookup import TextColumn, TextLookup
 from omnigraph.query.search.vectors import (
     Distances,
     Vector,
@@ -157,24 +157,21 @@ class Searches:
 
     # --- texts -------------------------------------------------------------------------------------
 
-    def matches(self, rows: Rows, name: str, text: str, fn: TextFn, edits: int = 2) -> tuple[Mask, Mask]:
+    def matches(self, column: TextColumn, text: str, fn: TextFn, edits: int = 2) -> tuple[Mask, Mask]:
         """Which positions match a text, and for which that is unknown because a text is null.
 
         `search` and `match_text` want a token in common, `fuzzy` one within so many edits.
         """
         allowed = edits if fn == "fuzzy" else 0
         hits = self._search_once(
-            ("matches", rows.identity, name, text, allowed),
-            lambda: self._texts.matches(rows, name, text, allowed),
+            ("matches", column.key("text"), text, allowed),
+            lambda: self._texts.matches(column, text, allowed),
         )
-        return hits, self._search_once(
-            ("unknown", rows.identity, name), lambda: self._texts.unknown(rows, name)
-        )
+        return hits, self._search_once(("unknown", column.key("text")), lambda: self._texts.unknown(column))
 
     def relevance(
         self,
-        rows: Rows,
-        name: str,
+        column: TextColumn,
         text: str,
         count: int | None = None,
         among: Positions | Mask | None = None,
@@ -185,13 +182,14 @@ class Searches:
         """
         if count is not None and count <= 0:
             return np.empty(0, np.int64), np.empty(0)
+        rows = column.rows
         chosen = None if among is None else _live_mask(rows, among)
         if chosen is not None and np.count_nonzero(chosen) == rows.live_count:
             chosen = None
         limit = count if chosen is None else None
         positions, scores = self._search_once(
-            ("relevance", rows.identity, name, text, limit),
-            lambda: self._texts.relevance(rows, name, text, limit),
+            ("relevance", column.key("text"), text, limit),
+            lambda: self._texts.relevance(column, text, limit),
         )
         self.how = self._texts.how
         if chosen is not None:
@@ -224,6 +222,10 @@ def _live_mask(rows: Rows, among: Positions | Mask) -> Mask:
 def _compute_nullable_distances(vectors: Vectors, query: Vector, metric: Metric) -> pa.DoubleArray:
     found = compute_distances(query, vectors.values, metric)
     return pa.array(found, mask=None if vectors.known is None else ~vectors.known)
+
+
+def _column_of(term: Relevance | TextMatch, rows: Rows) -> TextColumn:
+    return TextColumn(rows, term.field.name, term.language)
 
 
 DEFAULT_EDITS = 2
@@ -287,7 +289,7 @@ class Scores:
         text = self._query_text(by)
         if text is None:
             return np.empty(0, dtype=np.int64), np.empty(0)
-        return self._searches.relevance(rows, by.field.name, text, best, among)
+        return self._searches.relevance(_column_of(by, rows), text, best, among)
 
     def value(self, term: Distance | Relevance | TextMatch, rows: Rows, positions: Positions) -> pa.Array:
         """The value of a search for the nodes at these positions; null where it says nothing."""
@@ -320,7 +322,7 @@ class Scores:
         values, missing = np.zeros(rows.count), np.ones(rows.count, dtype=np.bool_)
         text = self._query_text(term)
         if text is not None:
-            found, scores = self._searches.relevance(rows, term.field.name, text)
+            found, scores = self._searches.relevance(_column_of(term, rows), text)
             values[found], missing[found] = scores, False
         return pa.array(values, mask=missing)
 
@@ -334,7 +336,7 @@ class Scores:
                 edits = self.number(term.max_edits)
         if text is None:
             return pa.nulls(rows.count, pa.bool_())
-        matching, unknown = self._searches.matches(rows, term.field.name, text, term.fn, edits)
+        matching, unknown = self._searches.matches(_column_of(term, rows), text, term.fn, edits)
         return pa.array(matching, mask=unknown)
 
     # --- queries -----------------------------------------------------------------------------------

@@ -140,11 +140,12 @@ class TextIndex:
 
     count: int
     runs: tuple[_Run, ...]
+    language: str = "english"
 
     @classmethod
-    def of(cls, texts: pa.Array, check: Check = never_stop) -> TextIndex:
+    def of(cls, texts: pa.Array, check: Check = never_stop, language: str = "english") -> TextIndex:
         """The index of these texts; a null has no tokens. `check` is called now and then on the way."""
-        return cls(len(texts), tuple(_build_runs(texts, 0, check)))
+        return cls(len(texts), tuple(_build_runs(texts, 0, check, language)), language)
 
     def extended(
         self, count: int, texts_from: Callable[[int], pa.Array], check: Check = never_stop
@@ -158,7 +159,8 @@ class TextIndex:
         kept, start = list(self.runs), self.count
         while kept and len(kept[-1].lengths) <= min(count - start, _RUN - 1):
             start = kept.pop().start
-        return TextIndex(count, (*kept, *_build_runs(texts_from(start), start, check)))
+        added = _build_runs(texts_from(start), start, check, self.language)
+        return TextIndex(count, (*kept, *added), self.language)
 
     @property
     def nbytes(self) -> int:
@@ -233,20 +235,20 @@ class TextIndex:
 # --- building --------------------------------------------------------------------------------------
 
 
-def _build_runs(texts: pa.Array, start: int, check: Check) -> Iterator[_Run]:
+def _build_runs(texts: pa.Array, start: int, check: Check, language: str) -> Iterator[_Run]:
     """Yield the runs of texts, the first of which is at the position `start`."""
     for begin in range(0, len(texts), _RUN):
-        yield _build_run(texts.slice(begin, _RUN), start + begin, check)
+        yield _build_run(texts.slice(begin, _RUN), start + begin, check, language)
 
 
-def _build_run(texts: pa.Array, start: int, check: Check) -> _Run:
+def _build_run(texts: pa.Array, start: int, check: Check, language: str) -> _Run:
     pieces = []
     for begin in range(0, len(texts), _PIECE):
         check()
         pieces.append(_split_words(texts.slice(begin, _PIECE)))
     encoded = pa.chunked_array([words for words, _ in pieces]).dictionary_encode().combine_chunks()
     of_word = np.concatenate([rows + number * _PIECE for number, (_, rows) in enumerate(pieces)])
-    words, tokens = _tokenize_words(encoded.dictionary)
+    words, tokens = _tokenize_words(encoded.dictionary, language)
     token_codes, positions = _spread_tokens(
         encoded.indices.to_numpy(), of_word, words, tokens.indices.to_numpy()
     )
@@ -291,14 +293,14 @@ def _split_words(texts: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     return words, rows
 
 
-def _tokenize_words(words: pa.Array) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
+def _tokenize_words(words: pa.Array, language: str) -> tuple[NDArray[np.int64], pa.DictionaryArray]:
     """What the analyser makes of each distinct word: places of words, ascending, and their tokens."""
     ascii_only = pc.string_is_ascii(words).to_numpy(zero_copy_only=False)
     plain = np.flatnonzero(ascii_only)
-    places, tokens = analyse_words(words.take(pa.array(plain)).to_pylist())
+    places, tokens = analyse_words(words.take(pa.array(plain)).to_pylist(), language)
     sources, found = [plain[places]], [pa.array(tokens, pa.string())]
     for place in np.flatnonzero(~ascii_only):
-        several = analyse(words[place].as_py())
+        several = analyse(words[place].as_py(), language)
         sources.append(np.full(len(several), place))
         found.append(pa.array(several, pa.string()))
     word_places = np.concatenate(sources)
