@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Graph", "init", "open"]
 
-LoadMode = Literal["append", "merge", "overwrite"]
+LoadMode = Literal["append", "merge", "patch", "overwrite"]
 """What a load does with rows that are stored already: refuse them, update them, or replace all rows."""
 MergeStrategy = Literal["ours", "theirs"]
 """Which version of a contested entity a merge keeps: that of the target (`ours`) or of the source."""
@@ -417,6 +417,7 @@ class Graph(GraphNames, SqlReads):
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
+        retry: int = 0,
         message: str | None = None,
         progress: ProgressListener | None = None,
     ) -> LoadResult:
@@ -430,13 +431,16 @@ class Graph(GraphNames, SqlReads):
         branch that is missing is made from `from_`, if the load is right. `dry_run` checks everything and
         commits nothing.
 
+        With the mode `patch`, rows change the stored rows with their keys, or with their ids, in the
+        properties that they have, and `retry` is that of `mutate`.
+
         `skip_bad` leaves wrong records out instead of refusing the load; either way all of them go to the
         file `rejects`, if one is named. `engine` is `local`, `spark`, or chosen by the size of the input.
         `progress` hears how far it is.
         """
-        from omnigraph.engine.constraints.duplicates import parse_mode
+        from omnigraph.engine.constraints.duplicates import Mode, parse_mode
         from omnigraph.engine.load.loader import load as run_load
-        from omnigraph.engine.load.request import LoadRequest
+        from omnigraph.engine.load.request import LoadRequest, require_retry
         from omnigraph.engine.load.sources.mapping import open_mapping
         from omnigraph.engine.load.spool import open_inputs
         from omnigraph.engine.tasks.runner import collect_metrics
@@ -444,12 +448,13 @@ class Graph(GraphNames, SqlReads):
         from omnigraph.lineage import describe_inputs, record_run
 
         opened, chosen = self._reading() if dry_run else self._writing(), parse_mode(mode)
+        require_retry(chosen, retry)
         how = (None if mapping is None else open_mapping(mapping), engine, self.schema, opened.root)
         with (
             progress_to(progress),
             collect_metrics() as metrics,
             record_run(f"load.{self.uri}", describe_inputs(data)) as lineage,
-            open_inputs(data, type, *how) as spool,
+            open_inputs(data, type, *how, by_record=chosen is Mode.PATCH) as spool,
         ):
             request = LoadRequest(
                 spool.files,
@@ -459,7 +464,7 @@ class Graph(GraphNames, SqlReads):
                 spool.mapping,
                 dry_run,
             )
-            author = Author(parse_branch_name(branch), actor, message=message)
+            author = Author(parse_branch_name(branch), actor, retry=retry, message=message)
             choose = partial(select_engine, engine, at_hand=spool.engine)
             done = run_load(opened, request, author, from_=from_, engine=choose)
             lineage.wrote(self.uri, done.commit.id if done.commit else None, done.nodes, done.edges)

@@ -50,6 +50,13 @@ def test_a_load_tells_what_it_brought(uri: str, data: str, capsys: pytest.Captur
     assert capsys.readouterr().err == ""
 
 
+def test_a_patch_changes_some_properties(uri: str, tmp_path: Path, run: Run) -> None:
+    for mode, text in (("append", "handle,age\ncy,3\n"), ("patch", "handle,age\ncy,4\n")):
+        (tmp_path / "Person.csv").write_text(text)
+        done = run("load", uri, "--data", str(tmp_path / "Person.csv"), "--mode", mode)
+        assert f"with {mode}: 1 entities" in done
+
+
 def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_json: RunJson) -> None:
     more = lines(tmp_path / "more.jsonl", person("cy"), {"type": "Nope"})
     rejects = tmp_path / "left.ndjson"

@@ -277,6 +277,24 @@ def test_rows_of_a_type_are_loaded(graph: AnyGraph) -> None:
     assert names(graph, "loaded")[4:] == ["Flo", "Gus"]
 
 
+def test_a_patch_changes_what_rows_give(graph: AnyGraph, tmp_path: Path) -> None:
+    rows = [{"name": "Flo", "age": 4, "tags": ["a"]}, {"name": "Gus", "age": 5, "tags": ["b"]}]
+    graph.load(rows, type="Person", mode="append", branch="patched", from_="main")
+    given = [{"name": "Flo", "age": 9}, {"name": "Gus", "age": None}]
+    graph.load(given, type="Person", mode="patch", branch="patched", retry=1)
+    (tmp_path / "more.jsonl").write_text('{"type": "Person", "data": {"name": "Gus", "tags": null}}\n')
+    graph.load(tmp_path / "more.jsonl", mode="patch", branch="patched")
+    found = {row["name"]: row for row in graph.snapshot("patched").rows("Person").to_pylist()}
+    assert [(found[name]["age"], found[name]["tags"]) for name in ("Flo", "Gus")] == [
+        (9, ["a"]),
+        (None, None),
+    ]
+    with pytest.raises(errors.LoadRejected, match="does not exist, and a patch adds no rows"):
+        graph.load([{"name": "Nemo", "age": 9}], type="Person", mode="patch", branch="patched")
+    with pytest.raises(errors.BadRequest, match="mode 'patch'"):
+        graph.load(given, type="Person", mode="merge", branch="patched", retry=1)
+
+
 def test_files_are_loaded_and_their_lines_reported(graph: AnyGraph, tmp_path: Path) -> None:
     good, bad = tmp_path / "good.ndjson", tmp_path / "bad.ndjson"
     good.write_text('{"type": "Person", "data": {"name": "Hal"}}')

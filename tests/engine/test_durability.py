@@ -133,7 +133,7 @@ def test_every_file_of_a_mutation_is_synced(
 def test_every_file_of_a_load_is_synced(disk: Disk, graph: OpenGraph, tmp_path: Path, mode: Mode) -> None:
     file = tmp_path / "in.jsonl"
     bring(graph, file, Mode.APPEND, "a", "b")
-    keys = ("c", "d") if mode is Mode.APPEND else ("b", "c")
+    keys = {Mode.APPEND: ("c", "d"), Mode.PATCH: ("a", "b")}.get(mode, ("b", "c"))
     # Large values get files of their own beside the data.
     written, synced = disk.after(lambda: bring(graph, file, mode, *keys, blob=os.urandom(200_000)))
     require_synced(written, synced, disk.folder)

@@ -46,7 +46,7 @@ node City { name: String? }
 edge Knows: Person -> Person @card(0..3) { since: I32? }
 edge Lives: Person -> City { }
 """
-Mode = Literal["append", "merge", "overwrite"]
+Mode = Literal["append", "merge", "patch", "overwrite"]
 PEOPLE = 60
 
 
@@ -109,7 +109,7 @@ def _both(spark: SparkSession) -> Iterator[Any]:
             yield engine
 
 
-@pytest.mark.parametrize("mode", ["append", "merge", "overwrite"])
+@pytest.mark.parametrize("mode", ["append", "merge", "patch", "overwrite"])
 def test_files_of_several_formats_make_the_same_graph(
     spark: SparkSession, tmp_path: Path, folder: Path, mode: Mode
 ) -> None:
@@ -117,6 +117,11 @@ def test_files_of_several_formats_make_the_same_graph(
         tmp_path / "more.jsonl",
         [{"type": "Person", "data": {"slug": f"p{at}", "email": f"{at}@y"}} for at in range(0, 90, 3)]
         if mode == "merge"
+        else [
+            {"type": "Person", "data": {"slug": f"p{at}", **({"born": None} if at % 2 else {})}}
+            for at in range(0, PEOPLE, 3)
+        ]
+        if mode == "patch"
         else [{"type": "City", "data": {"id": f"c{at}"}} for at in range(7)]
         if mode == "overwrite"
         else [{"type": "City", "data": {"name": "new"}}],

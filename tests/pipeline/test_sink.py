@@ -14,6 +14,7 @@ import omnigraph as og
 from omnigraph.errors import BadRequest, LoadRejected
 from omnigraph.graph import Graph
 from omnigraph.pipeline import frame_spool
+from omnigraph.pipeline.datasource import register
 from omnigraph.pipeline.frame_spool import PARTS, Stage, to_loadable
 from tests.pipeline.graphs import SCHEMA, people
 
@@ -101,6 +102,18 @@ def test_a_frame_without_rows_empties_the_type_it_overwrites(spark: SparkSession
         assert (done.edges, done.commit is None) == ({"Follows": 0}, False)
         kept = [graph.snapshot().rows(key).num_rows for key in ("node:Follows", "edge:Follows")]
         assert kept == [2, 0]
+
+
+def test_a_patch_by_tasks_changes_the_columns_it_has(spark: SparkSession, tmp_path: Path) -> None:
+    with og.init(tmp_path / "g", schema="node P { k: String @key  a: I32?  b: String? }") as graph:
+        graph.load([{"k": f"p{at}", "a": at, "b": "x"} for at in range(20)], type="P", mode="append")
+        frame = spark.createDataFrame([(f"p{at}", at + 100) for at in range(0, 20, 2)], "k string, a int")
+        register(spark)
+        order = {"uri": graph.uri, "type": "P", "mode": "patch", "retry": "1"}
+        frame.repartition(3).write.format("omnigraph").mode("append").options(**order).save()
+        found = graph.snapshot().rows("P").sort_by("k").to_pylist()
+        assert {row["a"] for row in found} == {*range(1, 20, 2), *range(100, 120, 2)}
+        assert {row["b"] for row in found} == {"x"}
 
 
 def test_rows_that_are_wrong_leave_no_trace(spark: SparkSession, graph: Graph) -> None:

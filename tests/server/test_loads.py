@@ -189,6 +189,18 @@ def test_unknown_mode_is_refused(client: httpx.Client) -> None:
     assert client.post("/load/ndjson?mode=replace", content=b"", headers=NDJSON).status_code == 400
 
 
+def test_a_patch_changes_the_members_it_has(client: httpx.Client) -> None:
+    stored = '{"type": "Person", "data": {"name": "Patched", "age": 4, "tags": ["a"]}}\n'
+    assert client.post("/load/ndjson", content=stored, headers=NDJSON).status_code == 200
+    change = '{"type": "Person", "data": {"name": "Patched", "age": 5}}\n'
+    answer = client.post("/load/ndjson?mode=patch&retry=3", content=change, headers=NDJSON)
+    assert (answer.status_code, answer.json()["mode"]) == (200, "patch"), answer.text
+    query = 'query q() { match { $p: Person { name: "Patched" } } return { $p.age as age, $p.tags as tags } }'
+    assert client.post("/query", json={"query": query}).json()["rows"] == [{"age": 5, "tags": ["a"]}]
+    for wrong in ("mode=patch&retry=x", "mode=merge&retry=1"):
+        assert client.post(f"/load/ndjson?{wrong}", content=change, headers=NDJSON).status_code == 400
+
+
 def test_arrow_rows_are_loaded_in_one_commit(client: httpx.Client) -> None:
     before, commits = count(client), len(client.get("/commits").json()["commits"])
     rows = pa.table({"name": [f"arrow-{n}" for n in range(5000)], "age": pa.array(range(5000), pa.int32())})

@@ -35,7 +35,7 @@ _COMMAND = re.compile(r"No such command '([a-z-]+)'")
 _MODE = re.compile(r"'--mode': .*'(upsert|update|replace|insert|truncate|write)' is not")
 _MODES = {
     "upsert": "merge",
-    "update": "merge",
+    "update": "patch",
     "replace": "overwrite",
     "truncate": "overwrite",
     "write": "overwrite",
@@ -54,5 +54,8 @@ def explain_misuse(message: str, path: str) -> str | None:
     if mode is not None:
         return f"did you mean {_MODES[mode.group(1)]}?"
     if "'--mode'" in message and "Missing" in message:
-        return "append adds new rows, merge also replaces those that exist, overwrite replaces all of a type"
+        return (
+            "append adds new rows, merge also replaces those that exist, patch changes some of their "
+            "properties, overwrite replaces all of a type"
+        )
     return None

@@ -91,6 +91,15 @@ def load(
         Path | None,
         typer.Option("--rejects", help="Write all that is wrong, and why, to this file.", metavar="FILE"),
     ] = None,
+    retry: Annotated[
+        int,
+        typer.Option(
+            "--retry",
+            min=0,
+            help="Prepare a patch again, at most N times, when a table it changes moved.",
+            metavar="N",
+        ),
+    ] = 0,
     message: Message = None,
     as_json: AsJson = False,
 ) -> None:
@@ -112,6 +121,7 @@ def load(
             skip_bad=skip_bad,
             rejects=rejects,
             dry_run=dry_run,
+            retry=retry,
             message=message,
         )
         place = opened.uri

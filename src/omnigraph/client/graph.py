@@ -327,6 +327,7 @@ class RemoteGraph(GraphNames):
         skip_bad: bool = False,
         rejects: str | os.PathLike[str] | None = None,
         dry_run: bool = False,
+        retry: int = 0,
         message: str | None = None,
     ) -> LoadResult:
         """Load files, or rows of one type, on a branch: all of them, in one commit, or nothing.
@@ -346,6 +347,7 @@ class RemoteGraph(GraphNames):
             "skip_bad": skip_bad,
             "rejects": rejects,
             "dry_run": dry_run,
+            "retry": retry,
             "message": message,
         }
         with ExitStack() as kept:

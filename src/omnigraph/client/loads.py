@@ -20,9 +20,10 @@ from omnigraph.client.failures import rebuild_error
 from omnigraph.client.served_options import refuse_actor, refuse_engine, refuse_given, require_known
 from omnigraph.client.transport import Transport
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.constraints.duplicates import Mode, parse_mode
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.engine.load.request import LoadResult
+from omnigraph.engine.load.request import LoadResult, require_retry
 from omnigraph.engine.load.sources.input_files import InputFile, find_inputs
 from omnigraph.engine.load.sources.item import Format, format_of
 from omnigraph.engine.load.sources.mapping import (
@@ -32,7 +33,15 @@ from omnigraph.engine.load.sources.mapping import (
     read_mapping_text,
 )
 from omnigraph.engine.load.sources.pipes import ReceivedPipe, receive_pipes
-from omnigraph.engine.load.spool import as_arrow, is_frame, is_nothing, is_table, require_paths
+from omnigraph.engine.load.spool import (
+    as_arrow,
+    group_by_members,
+    is_frame,
+    is_nothing,
+    is_rows,
+    is_table,
+    require_paths,
+)
 from omnigraph.engine.rows.violations import RejectsFile, Violation, open_rejects_file
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.errors import BadRequest, KeyConflict, LoadRejected, ResourceLimitExceeded
@@ -60,6 +69,7 @@ class RemoteLoadOptions(TypedDict, total=False):
     skip_bad: bool
     rejects: str | os.PathLike[str] | None
     dry_run: bool
+    retry: int
     message: str | None
 
 
@@ -73,6 +83,7 @@ class LoadTarget:
     message: str | None = None
     skip_bad: bool = False
     has_rejects: bool = False
+    retry: int = 0
 
     @property
     def query(self) -> list[tuple[str, str]]:
@@ -83,6 +94,7 @@ class LoadTarget:
             from_=None if self.from_ is None else parse_branch_name(self.from_),
             message=self.message,
             skip_bad="true" if self.skip_bad else None,
+            retry=str(self.retry) if self.retry else None,
         )
 
     def call(
@@ -144,8 +156,12 @@ def prepare_load(data: Any, mode: str, options: RemoteLoadOptions, kept: ExitSta
         options.get("message"),
         options.get("skip_bad", False),
         options.get("rejects") is not None,
+        options.get("retry", 0),
     )
+    require_retry(parse_mode(mode), target.retry)
     rows = _rows_by_type(data, type_name)
+    if rows is not None and mode == Mode.PATCH:
+        _require_same_members(rows)
     if rows is None:
         prepared = _prepare_files(data, type_name, target, mapping, kept)
     elif mapping is None and len(rows) == 1:
@@ -175,6 +191,16 @@ def _rows_by_type(data: Any, type_name: str | None) -> dict[str, Any] | None:
             remedy="open the storage of the graph to load it",
         )
     return found
+
+
+def _require_same_members(rows: Mapping[str, Any]) -> None:
+    """Refuse records of a patch that differ in their members, which one table of Arrow cannot say."""
+    for name, given in rows.items():
+        if is_rows(given) and len(group_by_members(given)) > 1:
+            raise BadRequest(
+                f"the rows of '{name}' have different properties, and a patch sets all that it is sent",
+                remedy="load rows with equal properties together, or send them as lines of JSON in a file",
+            )
 
 
 def _is_by_type(data: object) -> bool:

@@ -29,6 +29,7 @@ from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.load.request import require_retry
 from omnigraph.engine.load.sources.mapping import read_mapping
 from omnigraph.errors import BadRequest
 from omnigraph.pipeline.change_stream import Admission, ChangeScan, ChangeStream, PastChanges, change_scan
@@ -48,7 +49,9 @@ _READING = frozenset({"uri", "path", "type", "columns", "where", "branch", "comm
 _CHANGES = frozenset(
     {"uri", "path", "type", "branch", "since", "maxChangesPerTrigger", "maxCommitsPerTrigger"}
 )
-_WRITING = frozenset({"uri", "path", "type", "mode", "branch", "from", "actor", "message", "mapping"})
+_WRITING = frozenset(
+    {"uri", "path", "type", "mode", "branch", "from", "actor", "message", "mapping", "retry"}
+)
 _STREAMING = _WRITING | {"sink", "checkpointLocation"}
 
 
@@ -110,7 +113,7 @@ class OmnigraphSource(DataSource):
         with self._prepare_process():
             self._reject_unknown_options(_WRITING)
             order = self._read_order("overwrite" if overwrite else None)
-            return BranchWriter(self._row_stage(schema), order, self.settings)
+            return BranchWriter(self._row_stage(schema, order.mode), order, self.settings)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
         """Return a writer that loads each batch of a stream into a branch, in one commit."""
@@ -123,11 +126,11 @@ class OmnigraphSource(DataSource):
             order = self._read_order(None)
             if order.mode is Mode.OVERWRITE:
                 raise BadRequest(
-                    "a stream appends or merges, and overwrites nothing",
+                    "a stream appends, merges or patches, and overwrites nothing",
                     remedy='use `.option("mode", "merge")`, or omit the option to append',
                 )
             sink = require_sink_name(self._require_option("sink"))
-            return StreamWriter(sink, self._row_stage(schema), order, self.settings)
+            return StreamWriter(sink, self._row_stage(schema, order.mode), order, self.settings)
 
     def _read_order(self, spark_mode: str | None) -> LoadOrder:
         """How rows are loaded; Spark's own mode decides if it overwrites."""
@@ -141,9 +144,11 @@ class OmnigraphSource(DataSource):
             raise BadRequest(f"there is no mode '{chosen}'", remedy=f"choose one of: {', '.join(names)}")
         branch = parse_branch_name(self._read_option("branch") or MAIN)
         about = self._read_option("actor"), self._read_option("message")
-        return LoadOrder(Mode(chosen), branch, self._read_option("from"), *about)
+        retry = self._read_limit("retry") or 0
+        require_retry(Mode(chosen), retry)
+        return LoadOrder(Mode(chosen), branch, self._read_option("from"), *about, retry)
 
-    def _row_stage(self, schema: StructType) -> RowStage:
+    def _row_stage(self, schema: StructType, mode: Mode) -> RowStage:
         """Return the stage of the rows, after checking that they can be rows of the type."""
         mapping = self._read_option("mapping")
         with graph.open(self._graph_uri(), read_only=True) as opened:
@@ -155,6 +160,7 @@ class OmnigraphSource(DataSource):
             key,
             arrow_schema(schema),
             None if mapping is None else read_mapping(mapping),
+            patches=mode is Mode.PATCH,
         )
         stage.check_columns()
         return stage

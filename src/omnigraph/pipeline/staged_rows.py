@@ -112,18 +112,26 @@ class RowStage:
 
     def _plan_files(self, files: Sequence[PassedRows]) -> list[Item]:
         try:
-            return plan_items(files, self.job.accepted.catalog, self.mapping, cores=1)
+            catalog = self.job.accepted.catalog
+            return plan_items(files, catalog, self.mapping, cores=1, patches=self.job.patches)
         except LoadRejected as refused:
             raise InputNames(files).locate_all(refused) from None
 
 
 def open_row_stage(
-    root: Root, opened: OpenGraph, key: str, columns: pa.Schema, mapping: InputMapping | None
+    root: Root,
+    opened: OpenGraph,
+    key: str,
+    columns: pa.Schema,
+    mapping: InputMapping | None,
+    *,
+    patches: bool,
 ) -> RowStage:
     """Return a stage for rows of a type by the accepted schema."""
     schema = opened.schema()
     scratch = f"{root.layout.staging.name}/{new_id()}"
-    job = LoadJob(root.uri, schema.accepted, LoadIds(root.clock() // 1000), scratch, REPORT_LIMIT)
+    ids = LoadIds(root.clock() // 1000)
+    job = LoadJob(root.uri, schema.accepted, ids, scratch, REPORT_LIMIT, patches=patches)
     return RowStage(job, schema.hash, key, columns, mapping)
 
 

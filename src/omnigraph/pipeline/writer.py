@@ -40,6 +40,8 @@ class LoadOrder:
     from_: str | None = None
     actor: str | None = None
     message: str | None = None
+    retry: int = 0
+    """How often a patch is prepared again when a table it changes moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,11 @@ def _load_staged(
     try:
         staged, names = stage.gather(parts)
         author = Author(
-            parse_branch_name(order.branch), order.actor, commit_id=commit_id, message=order.message
+            parse_branch_name(order.branch),
+            order.actor,
+            retry=order.retry,
+            commit_id=commit_id,
+            message=order.message,
         )
         done = load(
             OpenGraph.open(stage.job.root),

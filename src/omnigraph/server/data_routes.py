@@ -18,17 +18,18 @@ _BRANCH = Param("branch", "The branch; main, if none is named.")
 _CONDITION = "Omnigraph-If-Graph-Commit", "The commit that must be the newest of the branch."
 _IF_COMMIT = Param(*_CONDITION, required=True)
 _LOAD_POLICY = "branch_create(from, b) if it creates the branch, then change(b)"
-_MODES = ("overwrite", "append", "merge")
+_MODES = ("overwrite", "append", "merge", "patch")
 _LOAD_PARAMS = (
     _BRANCH,
     Param("from", "The branch that a missing one is created from."),
     Param(
         "mode",
         "What happens to stored entities; merge, if not said.",
-        choices=("overwrite", "append", "merge"),
+        choices=_MODES,
     ),
     Param("message", "What the commit says about itself."),
     Param("skip_bad", "Leave wrong records out instead of refusing the load.", "boolean"),
+    Param("retry", "How often a patch is prepared again when a table it changes moved.", "integer"),
 )
 _FILTERS = (
     Param("kind", "Only nodes or only edges.", repeats=True, choices=("node", "edge")),

@@ -44,7 +44,8 @@ BODY = "request body"
 LINES = NDJSON.partition(";")[0]
 PIECE_BYTES = 1 << 20
 
-_MODES = ("overwrite", "append", "merge")
+_DIGITS = 4
+_MODES = ("overwrite", "append", "merge", "patch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,7 @@ async def authorize_parameters(call: Call) -> LoadTarget:
         mode,
         call.query("message"),
         skip_bad=_parse_flag(call, "skip_bad"),
+        retry=_parse_number(call, "retry"),
     )
 
 
@@ -160,6 +162,13 @@ def _parse_flag(call: Call, name: str) -> bool:
     return text == "true"
 
 
+def _parse_number(call: Call, name: str) -> int:
+    text = call.query(name) or "0"
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
+        raise BadRequest(f"`{name}` is a number from 0 on, and not '{shorten_legibly(text)}'")
+    return int(text)
+
+
 async def _authorize(
     call: Call,
     branch: str | None,
@@ -168,6 +177,7 @@ async def _authorize(
     message: str | None,
     *,
     skip_bad: bool = False,
+    retry: int = 0,
 ) -> LoadTarget:
     """Return where a load goes, if the actor may: a load that creates its branch needs both rights."""
     target = LoadTarget(
@@ -176,6 +186,7 @@ async def _authorize(
         mode=mode,
         message=message,
         skip_bad=skip_bad,
+        retry=retry,
     )
     branches = call.graph.branches
     exists = await call.look_up(lambda: target.branch in branches)
@@ -239,6 +250,7 @@ def _run_load(call: Call, target: LoadTarget, inputs: LoadInputs, rejects: Path 
         message=target.message,
         mapping=inputs.mapping,
         skip_bad=target.skip_bad,
+        retry=target.retry,
         rejects=rejects,
         engine="local",
     )

@@ -104,14 +104,15 @@ class Pieces:
 
 
 def write_pieces(
-    access: Access, place: Location, rows: pa.Table, ids: Sequence[str] = ()
+    access: Access, place: Location, rows: pa.Table | pa.RecordBatchReader, ids: Sequence[str] = ()
 ) -> tuple[Piece, ...]:
     """Write rows to a folder of pieces; columns of `ids` are packed in a way that takes half the time.
 
     By itself Lance looks for letters that often follow each other. In ids that helps less than what those of
     neighbours have in common, and in short ones nothing does.
     """
-    rows = rows.cast(_with_id_compression(rows, ids)) if ids else rows
+    if ids and isinstance(rows, pa.Table):
+        rows = rows.cast(_with_id_compression(rows, ids))
     with access.call("write_pieces", place.uri):
         written: list[FragmentMetadata] = write_fragments(
             rows,

@@ -25,6 +25,7 @@ def _loads(mode: Mode, branch: str = "main") -> Step:
 LARGE_LOADS: dict[str, Write] = {
     "load-large-append": Write(_loads(Mode.APPEND)),
     "load-large-merge": Write(_loads(Mode.MERGE)),
+    "load-large-patch": Write(_loads(Mode.PATCH)),
     "load-large-overwrite": Write(_loads(Mode.OVERWRITE)),
     "load-large-append-first-touch": Write(_loads(Mode.APPEND, BRANCH), make_branch, BRANCH),
     "load-large-merge-first-touch": Write(_loads(Mode.MERGE, BRANCH), make_branch, BRANCH),

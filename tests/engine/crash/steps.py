@@ -90,6 +90,11 @@ def recovery(graph: OpenGraph) -> None:
 
 def rows_to_load(mode: Mode) -> tuple[dict[str, Any], ...]:
     """Rows of two tables, or of three."""
+    if mode is Mode.PATCH:
+        return (
+            {"type": "Person", "data": {"name": "bo", "age": 21}},
+            {"edge": "Knows", "data": {"id": "k1", "since": 2020}},
+        )
     rows: tuple[dict[str, Any], ...] = (
         {"type": "Person", "data": {"name": "bo" if mode is not Mode.APPEND else "gil", "age": 21}},
         {"type": "Person", "data": {"name": "hal"}},

@@ -180,6 +180,7 @@ WRITES: dict[str, Write] = {
     "first-touch-delete-cascade": Write(changes(CASCADE, BRANCH), make_branch, BRANCH),
     "load-append": Write(loads(Mode.APPEND)),
     "load-merge": Write(loads(Mode.MERGE)),
+    "load-patch": Write(loads(Mode.PATCH)),
     "load-overwrite": Write(loads(Mode.OVERWRITE)),
     "load-append-first-touch": Write(loads(Mode.APPEND, BRANCH), make_branch, BRANCH),
     "branch-create": Write(lambda graph: create_branch(graph, BRANCH)),

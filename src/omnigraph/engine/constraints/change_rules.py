@@ -90,9 +90,15 @@ def check_load(
     stored: StoredRows,
     *,
     skip_bad: bool = False,
+    excluded: Mapping[str, Numbers] | None = None,
 ) -> LoadCheckResult:
-    """The changes a load makes, or why it must not; `targets` are all types of the graph."""
+    """The changes a load makes, or why it must not; `targets` are all types of the graph.
+
+    `excluded` are the places of rows, by table, that do not count.
+    """
     state = {key: _RemainingRows.all_of(rows) for key, rows in load.items()}
+    for key, rows in (excluded or {}).items():
+        state[key] = state[key].without(rows)
     dropped: list[Faults] = []
     while True:
         changes, found = _first_faults(state, mode, targets, stored)

@@ -106,6 +106,7 @@ class Mode(StrEnum):
 
     APPEND = "append"
     MERGE = "merge"
+    PATCH = "patch"
     OVERWRITE = "overwrite"
 
 
@@ -131,6 +132,37 @@ def find_repeated_keys(target: TableType, rows: pa.Table) -> Faults | None:
     where = f"@unique violation on {target.name}.{format_columns(columns)}: value '"
     reasons = join_texts(where, values, "' held by '", own, "' and '", own, "'")
     return Faults("unique", target, again, own, reasons, remedy=_OWN_KEY)
+
+
+_JOIN = "join the records with one id into one"
+_ADD_FIRST = "add these rows with `merge` or `append`"
+
+
+def find_patch_faults(
+    target: TableType, rows: pa.Table, stored: pa.ChunkedArray | pa.Array
+) -> tuple[Faults, ...]:
+    """Rows of a patch that are about the same row as an earlier one, or about a row that is not stored.
+
+    `rows` has the ids, and the properties of the key. `stored` are those of the ids that are stored.
+    """
+    ids = rows.column(ID)
+    repeated = find_repeated_keys(target, rows) if target.identity else _find_repeated_ids(target, ids)
+    missing = np.flatnonzero(~is_among(ids, stored))
+    if not len(missing):
+        return () if repeated is None else (repeated,)
+    own = ids.take(pa.array(missing)).combine_chunks()
+    reasons = join_texts(f"{target.name} '", own, "' does not exist, and a patch adds no rows")
+    absent = Faults("missing", target, missing, own, reasons, remedy=_ADD_FIRST)
+    return (absent,) if repeated is None else (repeated, absent)
+
+
+def _find_repeated_ids(target: TableType, ids: pa.ChunkedArray) -> Faults | None:
+    again = _rows_repeating(first_rows(ids))
+    if not len(again):
+        return None
+    own = ids.take(pa.array(again)).combine_chunks()
+    reasons = join_texts(f"@unique violation on {target.name}.id: value '", own, "' is in several records")
+    return Faults("unique", target, again, own, reasons, remedy=_JOIN)
 
 
 def find_conflicting_ids(

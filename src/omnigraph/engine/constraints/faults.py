@@ -17,7 +17,7 @@ from omnigraph.engine.graph.table_types import TableType
 from omnigraph.engine.rows.violations import Numbers, Origins, Violation, format_entity
 from omnigraph.errors import BadRequest, ConstraintViolation, KeyConflict, LoadRejected
 
-Rule = Literal["key_conflict", "unique", "endpoint", "cardinality"]
+Rule = Literal["key_conflict", "missing", "unique", "endpoint", "cardinality"]
 
 Placed = Callable[[Iterable[Violation]], Iterator[Violation]]
 """Tells the places of violations as their files have them."""

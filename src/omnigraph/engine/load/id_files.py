@@ -97,10 +97,10 @@ class BitmapBuilder:
         self._marked: NDArray[np.bool_] | None = np.zeros(_FEWEST, np.bool_)
 
     def add(self, texts: pa.Array) -> None:
-        """Some more values, none of them null."""
+        """Some more values; one that is missing is no number."""
         if self._marked is None or not len(texts):
             return
-        numbers = parse_whole_numbers(texts)
+        numbers = None if texts.null_count else parse_whole_numbers(texts)
         last = MOST if numbers is None else int(numbers.max())
         if numbers is None or last >= MOST:
             self._marked = None

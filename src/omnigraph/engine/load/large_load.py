@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -33,8 +34,10 @@ from omnigraph.engine.load.checks.check_scope import (
 )
 from omnigraph.engine.load.checks.endpoint_checks import check_endpoints
 from omnigraph.engine.load.checks.id_checks import check_ids
+from omnigraph.engine.load.checks.patch_checks import match_stored_rows
 from omnigraph.engine.load.checks.quick_checks import ProvenTypes, run_quick_checks
 from omnigraph.engine.load.checks.unique_checks import check_uniques
+from omnigraph.engine.load.large_patch import complete_items
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.replaced_rows import match_pieces
 from omnigraph.engine.load.request import StageReport, sum_nulls
@@ -228,29 +231,46 @@ class LargeLoad:
 
     def prepare(self, transaction: Transaction) -> PreparedWrite:
         """The effects of the load on a branch as it is, or why it must not be."""
-        task = CheckTask(self.job, self.mode, transaction.targets)
+        # The rows of a patch replace the stored ones once they are whole.
+        mode = Mode.MERGE if self.mode is Mode.PATCH else self.mode
+        task = CheckTask(self.job, mode, transaction.targets)
         scope = CheckScope(self.runner, task, self._items, transaction.entry)
         self._dropped, self._losers, self._left_out, self._refused = {}, {}, [], ()
+        if self.mode is Mode.PATCH:
+            scope = self._complete_patch(scope)
         while True:
             with self._time_stage("check", len(self._items)):
                 checked = self._run_checks(scope)
             if not checked.breaches:
                 break
-            if not self.skip_bad or any(one.final for one in checked.breaches):
-                self._refused = checked.breaches
-                raise self._build_rejection(checked.breaches)
+            self._require_skippable(checked.breaches)
             # Without these rows stored ones may count again that others relied on to go: start over.
             self._drop_rows(checked.breaches)
         gone = _merge_positions(self._dropped, checked.losers)
         with self._time_stage("arrange", len(gone)):
-            effects = dict(self._build_effects(transaction, scope.keys, gone))
+            effects = dict(self._build_effects(transaction, scope, gone))
         return PreparedWrite(
             "Load",
             effects,
-            strict=self.mode is Mode.OVERWRITE,
+            strict=self.mode in (Mode.OVERWRITE, Mode.PATCH),
             reads=transaction.reads.union(scope.keys),
             build=self._build,
         )
+
+    def _complete_patch(self, scope: CheckScope) -> CheckScope:
+        """The same load with whole rows: what they omit is taken from the stored rows."""
+        with self._time_stage("complete", len(self._items)):
+            matched = match_stored_rows(scope)
+            if matched.breaches:
+                self._require_skippable(matched.breaches)
+                self._drop_rows(matched.breaches)
+            return replace(scope, items=complete_items(scope, matched.row_ids))
+
+    def _require_skippable(self, breaches: Sequence[Breaches]) -> None:
+        """Refuse the load, unless it goes on without the rows that break a rule."""
+        if not self.skip_bad or any(one.final for one in breaches):
+            self._refused = breaches
+            raise self._build_rejection(breaches)
 
     @property
     def _build(self) -> BuildParts | None:
@@ -282,11 +302,12 @@ class LargeLoad:
     # --- what is written -------------------------------------------------------------------------
 
     def _build_effects(
-        self, transaction: Transaction, keys: Sequence[str], gone: Dropped
+        self, transaction: Transaction, scope: CheckScope, gone: Dropped
     ) -> Iterator[tuple[str, Effect]]:
-        for key in keys:
+        for key in scope.keys:
             schema = transaction.targets[key].schema
-            kept = Pieces(self.job.pieces(key), schema, self._remaining_pieces(key, schema, gone.get(key)))
+            left = self._remaining_pieces(scope.items, key, schema, gone.get(key))
+            kept = Pieces(self.job.pieces(key), schema, left)
             if self.mode is Mode.OVERWRITE:
                 if kept.rows or transaction.base.entries[key].row_count != 0:
                     yield key, ReplaceRows(kept)
@@ -299,10 +320,10 @@ class LargeLoad:
                 )
 
     def _remaining_pieces(
-        self, key: str, schema: pa.Schema, gone: NDArray[np.int64] | None
+        self, items: Sequence[StagedItem], key: str, schema: pa.Schema, gone: NDArray[np.int64] | None
     ) -> tuple[Piece, ...]:
         """The pieces of a type in input order; those with rows that do not count are rewritten."""
-        staged = [(one.item.number, found) for one in self._items for found in one.types if found.key == key]
+        staged = [(one.item.number, found) for one in items for found in one.types if found.key == key]
         if gone is None or not len(gone):
             return tuple(piece for _, found in staged for piece in found.pieces)
         touched = [(number, found) for number, found in staged if _has_any(gone, number)]

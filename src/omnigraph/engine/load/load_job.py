@@ -27,6 +27,8 @@ class LoadJob:
     """Whether all rows that break a rule must be known, because the load goes on without them."""
     keeps_all: bool = False
     """Whether every violation is written to a file."""
+    patches: bool = False
+    """Whether rows may omit properties, which they then take from the stored row."""
     attempt: str = ""
     """Distinguishes files of tasks that may run twice on different rows; they answer with the names."""
 
@@ -37,7 +39,7 @@ class LoadJob:
 
     def reader(self) -> LoadReader:
         """The reader of the records, a new one for each task."""
-        return LoadReader(self.accepted, self.ids)
+        return LoadReader(self.accepted, self.ids, patches=self.patches)
 
     @property
     def place(self) -> Location:

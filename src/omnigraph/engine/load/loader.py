@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyarrow import types as kinds
 
 from omnigraph.engine.commit.protocol import Receipt
+from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import FIX_RECORDS
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.layout import split_key
@@ -165,6 +166,9 @@ def _json_or_text(line: bytes) -> Record:
 IN_MEMORY = 64 * 2**20
 """Up to so many bytes of input are checked in memory, and no file is written before."""
 
+PATCH_IN_MEMORY = 8 * 2**20
+"""The same for a patch."""
+
 _WHOLE = 1 << 62
 
 
@@ -298,7 +302,7 @@ class _Load:
             loading = self._reuse_staged(schema, self.staged)
         else:
             # Whole files first: how many bytes there are decides who reads them, and in which parts.
-            whole = plan_items(request.inputs, schema.catalog, request.mapping, cores=1, split=_WHOLE)
+            whole = self._plan_items(schema, cores=1, split=_WHOLE)
             self.items = whole
             loading = self._choose_strategy(schema, whole)
         self.loading = loading
@@ -322,10 +326,12 @@ class _Load:
         request = self.request
         size = sum(item.size for item in whole)
         engine = self.choose(size) if self.choose is not None else None
-        if engine is None and size <= IN_MEMORY:
+        # The stored rows that a patch is about are in memory as well, and may be much larger.
+        room = PATCH_IN_MEMORY if request.mode is Mode.PATCH else IN_MEMORY
+        if engine is None and size <= room:
             self.report = EngineReport("local", f"{size} bytes of input fit into memory")
             return SmallLoad(
-                LoadReader(schema.accepted, self.ids),
+                LoadReader(schema.accepted, self.ids, patches=request.mode is Mode.PATCH),
                 whole,
                 request.mode,
                 skip_bad=request.skip_bad,
@@ -334,7 +340,7 @@ class _Load:
         engine = engine or Engine(LocalRunner(), f"{size} bytes of input, and no other engine")
         self.report = EngineReport(engine.runner.name, engine.why)
         cores = engine.runner.cores
-        items = pack_files(plan_items(request.inputs, schema.catalog, request.mapping, cores=cores), cores)
+        items = pack_files(self._plan_items(schema, cores=cores), cores)
         scratch = f"{self.graph.root.layout.staging.name}/{self.graph.root.new_id()}"
         job = LoadJob(
             self.graph.root.uri,
@@ -344,8 +350,16 @@ class _Load:
             MAX_REPORTED_VIOLATIONS,
             skips_bad=request.skip_bad,
             keeps_all=request.rejects is not None,
+            patches=request.mode is Mode.PATCH,
         )
         return LargeLoad(job, engine.runner, items, request.mode, skip_bad=request.skip_bad)
+
+    def _plan_items(self, schema: LiveSchema, *, cores: int, split: int | None = None) -> list[Item]:
+        request = self.request
+        patches = request.mode is Mode.PATCH
+        return plan_items(
+            request.inputs, schema.catalog, request.mapping, cores=cores, split=split, patches=patches
+        )
 
     def keep_rejects(self, otherwise: Iterable[Violation] = ()) -> None:
         """Write to a file what is wrong with the load, as far as it came; one of its own may be missing."""

@@ -16,6 +16,7 @@ from omnigraph.engine.load.sources.mapping import InputMapping
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.engine.tasks.runner import TaskMetrics
 from omnigraph.engine.upkeep.declared_indexes import PendingIndexes
+from omnigraph.errors import BadRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class LoadResult:
     skipped: tuple[Violation, ...] = ()
     """The first of what is wrong with rows that were left out, when that was asked for."""
     skipped_counts: Mapping[str, int] = field(default_factory=dict)
-    """How many violations there are in all, by kind: `record`, `value`, `key_conflict`, `unique`,
-    `endpoint`, `cardinality`."""
+    """How many violations there are in all, by kind: `record`, `value`, `key_conflict`, `missing`,
+    `unique`, `endpoint`, `cardinality`."""
     null_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     """How many values of columns are missing and became null, such as NaN, NaT, None and empty fields of CSV:
     by type and property, as in `Person.age`. They are not counted in records."""
@@ -106,6 +107,18 @@ class LoadRequest:
     """How columns become properties, where names alone are not enough."""
     dry_run: bool = False
     """Whether everything is checked and nothing is committed."""
+
+
+def require_retry(mode: Mode, retry: int) -> None:
+    """Refuse retries of loads that read nothing they replace, or that replace what another writer wrote."""
+    if not retry or mode is Mode.PATCH:
+        return
+    raise BadRequest(
+        f"`retry` is for loads with the mode 'patch', not '{mode}'",
+        remedy="leave it out: an overwrite must not replace rows that you have not seen"
+        if mode is Mode.OVERWRITE
+        else "leave it out: the load is checked again on new rows by itself",
+    )
 
 
 class _WithNulls(Protocol):

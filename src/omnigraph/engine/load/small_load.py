@@ -15,11 +15,13 @@ from omnigraph.engine.constraints.faults import Faults, build_rejection, to_viol
 from omnigraph.engine.constraints.table_change import Changes
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.load.request import StageReport, kinds_of, sum_nulls
+from omnigraph.engine.load.small_patch import CompletedPatch, complete_patch
 from omnigraph.engine.load.sources.item import Item
 from omnigraph.engine.load.sources.item_reader import read_files
 from omnigraph.engine.rows.row_builder import LoadReader, SplitRows, collect_rows
 from omnigraph.engine.rows.violations import MAX_REPORTED_VIOLATIONS, Origins, Violation
 from omnigraph.engine.write.transaction import PreparedWrite, Transaction
+from omnigraph.errors import KeyConflict, LoadRejected
 from omnigraph.progress import begin_stage
 
 
@@ -107,17 +109,30 @@ class SmallLoad:
     def prepare(self, transaction: Transaction) -> PreparedWrite:
         """The effects of the load on a branch as it is, or why it must not be."""
         begun = time.monotonic()
+        patch = complete_patch(self._rows, transaction) if self._mode is Mode.PATCH else None
+        if patch is not None and patch.faults and not self._skip_bad:
+            self._dropped, self._refused = (), patch.faults
+            raise self._reject(patch.faults)
         checked = check_load(
-            self._rows, self._mode, transaction.targets, transaction.stored, skip_bad=self._skip_bad
+            self._rows if patch is None else patch.rows,
+            # Whole by now, its rows replace the stored ones.
+            self._mode if patch is None else Mode.MERGE,
+            transaction.targets,
+            transaction.stored,
+            skip_bad=self._skip_bad,
+            excluded=None if patch is None else patch.excluded,
         )
-        self._dropped, self._refused = checked.dropped, checked.faults
+        self._dropped = checked.dropped if patch is None else (*patch.faults, *checked.dropped)
+        self._refused = checked.faults
         if checked.faults:
-            raise build_rejection(
-                checked.faults, self._origins, MAX_REPORTED_VIOLATIONS, self._locate_violations
-            )
+            raise self._reject(checked.faults)
         self.reports = [self.reports[0], StageReport("check", 1, time.monotonic() - begun)]
-        effects = _build_effects(checked.changes, self._mode, transaction.base.entries)
-        return PreparedWrite("Load", effects, strict=self._mode is Mode.OVERWRITE, reads=transaction.reads)
+        effects = _build_effects(checked.changes, self._mode, transaction.base.entries, patch)
+        strict = self._mode in (Mode.OVERWRITE, Mode.PATCH)
+        return PreparedWrite("Load", effects, strict=strict, reads=transaction.reads)
+
+    def _reject(self, faults: Sequence[Faults]) -> LoadRejected | KeyConflict:
+        return build_rejection(faults, self._origins, MAX_REPORTED_VIOLATIONS, self._locate_violations)
 
     def counts(self) -> dict[str, int]:
         """The input rows of each type that are loaded."""
@@ -137,12 +152,16 @@ def _name_files(items: Sequence[Item]) -> list[str]:
     return [known.get(number, "") for number in range(max(known, default=-1) + 1)]
 
 
-def _build_effects(changes: Changes, mode: Mode, entries: Mapping[str, TableEntry]) -> dict[str, Effect]:
+def _build_effects(
+    changes: Changes, mode: Mode, entries: Mapping[str, TableEntry], patch: CompletedPatch | None
+) -> dict[str, Effect]:
     effects: dict[str, Effect] = {}
     for key, change in changes.items():
         if mode is Mode.OVERWRITE:
             if change.rows.num_rows or entries[key].row_count != 0:
                 effects[key] = ReplaceRows(change.rows)
+        elif change.rows.num_rows and patch is not None:
+            effects[key] = UpsertRows(change.rows, patch.replaced_rows(key, changes))
         elif change.rows.num_rows:
             effects[key] = AppendRows(change.rows) if mode is Mode.APPEND else UpsertRows(change.rows)
     return effects

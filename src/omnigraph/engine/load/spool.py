@@ -46,13 +46,17 @@ class PassedRows(os.PathLike[str]):
     type: str
     before: int = 0
     """How many of the rows come before this file."""
+    places: tuple[int, ...] = ()
+    """Which of the rows after those they are, counted from 0; empty if they are the next ones."""
 
     def __fspath__(self) -> str:
         return self.at
 
     def locate(self, violation: Violation) -> Violation:
         """A violation in this file by its row number among all passed rows."""
-        line = None if violation.line is None else violation.line + self.before
+        line = violation.line
+        if line is not None:
+            line = self.before + (self.places[line - 1] + 1 if self.places else line)
         return replace(violation, file=passed_rows_name(self.type), line=line)
 
 
@@ -134,12 +138,19 @@ def open_inputs(
     engine: str,
     catalog: Catalog,
     root: Root,
+    *,
+    by_record: bool = False,
 ) -> Iterator[Spool]:
-    """Open the inputs of a load as files and a mapping."""
+    """Open the inputs of a load as files and a mapping.
+
+    `by_record` keeps dictionaries with other members than their neighbours apart: what a record does not
+    have must not become a null.
+    """
     with ExitStack() as spools:
         by_type = data if type_name is None and _is_by_type(data, catalog) else {type_name: data}
         each = [
-            spools.enter_context(_open_input(rows, name, catalog, root)) for name, rows in by_type.items()
+            spools.enter_context(_open_input(rows, name, catalog, root, by_record))
+            for name, rows in by_type.items()
         ]
         at_hand = next((one.engine for one in each if one.engine is not None), None)
         spool = Spool(tuple(file for one in each for file in one.files), at_hand)
@@ -160,14 +171,18 @@ def open_inputs(
 
 
 @contextmanager
-def _open_input(data: Any, type_name: str | None, catalog: Catalog, root: Root) -> Iterator[Spool]:
+def _open_input(
+    data: Any, type_name: str | None, catalog: Catalog, root: Root, by_record: bool
+) -> Iterator[Spool]:
     """Open rows, or files, of one type; without a name files show their types themselves."""
+    if by_record and type_name is not None and is_rows(data):
+        data = iter(data)
     if is_table(data) or (type_name is not None and is_nothing(data)):
         with spool_rows(data, type_name, catalog, root) as spool:
             yield spool
         return
     if type_name is not None and isinstance(data, Iterator):
-        with _spool_iterator(data, type_name, catalog) as spool:
+        with _spool_iterator(data, type_name, catalog, by_record) as spool:
             yield spool
         return
     paths = require_paths(data, type_name)
@@ -184,20 +199,22 @@ def _entry(key: str, paths: Sequence[str | os.PathLike[str]]) -> MappingEntry:
 
 
 @contextmanager
-def _spool_iterator(data: Iterator[Any], type_name: str, catalog: Catalog) -> Iterator[Spool]:
+def _spool_iterator(
+    data: Iterator[Any], type_name: str, catalog: Catalog, by_record: bool
+) -> Iterator[Spool]:
     """Rows that are made one by one, or table by table, as one file for each of many rows."""
     key = find_type(catalog, type_name)
     with TemporaryFolder("rows") as folder:
         files: list[PassedRows] = []
         before = 0
-        for part in _tables(data, type_name):
+        for places, part in _tables(data, type_name, by_record):
             rows = part.read_all() if isinstance(part, pa.RecordBatchReader) else part
             file = folder / str(len(files)) / file_of(key)
             with wrap_temporary_errors():
                 file.parent.mkdir(parents=True)
             write_rows(file, rows.schema, rows.to_batches())
-            files.append(PassedRows(str(file), key.partition(":")[2], before))
-            before += rows.num_rows
+            files.append(PassedRows(str(file), key.partition(":")[2], before, places))
+            before += 0 if places else rows.num_rows
         if not files:
             with spool_rows([], type_name, catalog, None) as spool:
                 yield spool
@@ -205,12 +222,19 @@ def _spool_iterator(data: Iterator[Any], type_name: str, catalog: Catalog) -> It
         yield Spool(tuple(files))
 
 
-def _tables(data: Iterator[Any], type_name: str) -> Iterator[pa.Table | pa.RecordBatchReader]:
+def _tables(
+    data: Iterator[Any], type_name: str, by_record: bool
+) -> Iterator[tuple[tuple[int, ...], pa.Table | pa.RecordBatchReader]]:
+    """The rows of an iterator, some at a time, with their places among all where these do not follow."""
+    before = 0
     for first in data:
         if is_table(first):
-            yield as_arrow(first)
+            yield (), as_arrow(first)
         elif isinstance(first, Mapping):
-            yield as_arrow([first, *islice(data, _ROWS_AT_ONCE - 1)])
+            rows = [first, *islice(data, _ROWS_AT_ONCE - 1)]
+            for places, some in group_by_members(rows) if by_record else [((), rows)]:
+                yield tuple(before + place for place in places), as_arrow(some)
+            before += len(rows) if by_record else 0
         else:
             raise _unreadable_input(first, type_name, " in an iterator")
 
@@ -284,6 +308,14 @@ def _is_by_type(data: object, catalog: Catalog) -> bool:
     )
 
 
+def group_by_members(rows: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[int, ...], list[Any]]]:
+    """Return the rows by the members that they have, each group with the places of its rows."""
+    groups: dict[frozenset[str], list[int]] = {}
+    for place, row in enumerate(rows):
+        groups.setdefault(frozenset(row), []).append(place)
+    return [(tuple(places), [rows[place] for place in places]) for places in groups.values()]
+
+
 def is_nothing(data: object) -> bool:
     """Whether an input is a list of no rows, which has no columns either."""
     return isinstance(data, list | tuple) and not data
@@ -325,12 +357,12 @@ def is_table(data: object) -> bool:
     return (
         hasattr(data, "__arrow_c_stream__")
         or isinstance(data, pa.RecordBatch | SparkSource)
-        or _is_rows(data)
+        or is_rows(data)
         or _collect(data) is not None
     )
 
 
-def _is_rows(data: object) -> bool:
+def is_rows(data: object) -> bool:
     """Whether an input is a list of dictionaries, one for each row."""
     return isinstance(data, list | tuple) and bool(data) and all(isinstance(row, Mapping) for row in data)
 
@@ -355,7 +387,7 @@ def as_arrow(data: Any) -> pa.Table | pa.RecordBatchReader:
         if type(data).__module__.startswith("pandas."):
             # An index is a place and no property, unless the user makes a column of it.
             return _from_pandas(data)
-        if _is_rows(data):
+        if is_rows(data):
             names = dict.fromkeys(name for row in data for name in row)
             return pa.table({name: _build_column(name, [row.get(name) for row in data]) for name in names})
         if not hasattr(data, "__arrow_c_stream__") and (collect := _collect(data)) is not None:

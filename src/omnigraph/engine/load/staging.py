@@ -143,7 +143,7 @@ def stage_item(item: Item, job: LoadJob) -> StagedItem:
         lines.add(found)
         for shaped in block.shaped:
             # A type whose rows are all wrong is part of the load, too.
-            new = _Writer(job, access, reader.targets[shaped.key].schema)
+            new = _Writer(job, access, shaped.rows.schema)
             writers.setdefault(shaped.key, new).add(shaped, lines.in_item(shaped))
         wrong.update(kinds_of(block.violations))
         reported += block.violations[: max(0, job.report_limit - len(reported))]

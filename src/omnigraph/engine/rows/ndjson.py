@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.table_types import SOURCE, TARGET
+from omnigraph.engine.graph.table_types import FROM, SOURCE, TARGET, TO
 from omnigraph.engine.rows.lines import UNDECODABLE, Limits, Lines, Split, make_decoder, oversized_line_remedy
 from omnigraph.engine.rows.records import RawColumns, TypeRecords, columns_from_records, concat_in_line_order
 from omnigraph.engine.rows.uniform_lines import read_uniform_lines
@@ -92,8 +92,8 @@ class _Group:
     """What was decoded together; the rest is of single lines."""
     numbers: list[int] = field(default_factory=list)
     data: list[Mapping[str, Any]] = field(default_factory=list)
-    sources: list[str] = field(default_factory=list)
-    targets: list[str] = field(default_factory=list)
+    sources: list[str | None] = field(default_factory=list)
+    targets: list[str | None] = field(default_factory=list)
 
 
 class _BadLine(Exception):
@@ -104,8 +104,10 @@ class _Repeated(Exception):
     """The name of a member that an object has twice."""
 
 
-def parse_split(split: Split, catalog: Catalog, limits: Limits | None = None) -> ParsedSplit:
-    """The records of a split."""
+def parse_split(
+    split: Split, catalog: Catalog, limits: Limits | None = None, *, patches: bool = False
+) -> ParsedSplit:
+    """The records of a split; those of `patches` may omit the ends of edges, and keep what they have."""
     data = split.data
     # Blank lines before the first record and after the last are counted without a look at each of them.
     begin = data.rfind(b"\n", 0, len(data) - len(data.lstrip(_SPACE))) + 1
@@ -123,14 +125,14 @@ def parse_split(split: Split, catalog: Catalog, limits: Limits | None = None) ->
         split.offset + begin,
         split.table,
     )
-    parsed = _read_lines(kept, catalog, limits or Limits())
+    parsed = _read_lines(kept, catalog, limits or Limits(), patches=patches)
     return replace(parsed, lines=parsed.lines + before + after)
 
 
-def _read_lines(split: Split, catalog: Catalog, limits: Limits) -> ParsedSplit:
+def _read_lines(split: Split, catalog: Catalog, limits: Limits, *, patches: bool) -> ParsedSplit:
     lines = Lines(split.data)
     _check_limits(split, lines, limits)
-    reader = LineReader(split, catalog)
+    reader = LineReader(split, catalog, patches=patches)
     if split.table is None:
         reader.read_singly(lines, reader.read_together(lines))
     else:
@@ -162,8 +164,9 @@ def _check_limits(split: Split, lines: Lines, limits: Limits) -> None:
 class LineReader:
     """Sorts lines into groups by type."""
 
-    def __init__(self, split: Split, catalog: Catalog) -> None:
+    def __init__(self, split: Split, catalog: Catalog, *, patches: bool = False) -> None:
         self.split = split
+        self._patches = patches
         self.violations: list[Violation] = []
         self._catalog = catalog
         self._groups: dict[str, _Group] = {}
@@ -191,11 +194,15 @@ class LineReader:
                 lines, left[same], group.properties, is_edge=group.is_edge, known=len(head[0])
             )
             group.raw += raw
+            left = left[~same]
+            if self._patches:
+                # A decoder of many lines does not say which members a record has.
+                rest.append(others)
+                continue
             decoder = make_decoder(tuple(group.properties), is_edge=group.is_edge)
             raw, doubtful = decoder.read(lines, others)
             group.raw += raw
             rest += doubtful
-            left = left[~same]
         return np.sort(np.concatenate([*rest, left]))
 
     def read_singly(self, lines: Lines, numbers: Numbers) -> None:
@@ -223,7 +230,7 @@ class LineReader:
                 record = _strict_json(lines.line(number), place)
                 if not isinstance(record, dict):
                     _refuse_at(place, "a row must be one JSON object")
-                ends = _take_ends(record, group, place) if group.is_edge else ()
+                ends = _take_ends(record, group, place, optional=self._patches) if group.is_edge else ()
             except _BadLine as wrong:
                 self.violations.append(Violation(self.split.file, place, None, str(wrong)))
                 continue
@@ -245,7 +252,12 @@ class LineReader:
             if group.numbers:
                 numbers = np.array(group.numbers, np.int64)
                 single = columns_from_records(
-                    group.data, tuple(group.properties), numbers, group.sources, group.targets
+                    group.data,
+                    tuple(group.properties),
+                    numbers,
+                    group.sources,
+                    group.targets,
+                    patches=self._patches,
                 )
                 parts = [*parts, single]
             if not parts:
@@ -266,17 +278,17 @@ class LineReader:
             if group is None or source is not UNSET or target is not UNSET:
                 return False
         else:
-            members += 2
+            members += (source is not UNSET) + (target is not UNSET)
             group = self._edge_group(record.edge)
             if group is None or record.type is not UNSET or SOURCE in data or TARGET in data:
                 return False
         if line.count(b":") != members and _TEXTS.sub(b"", line).count(b":") != members:
             return False
         if group.is_edge:
-            if source is UNSET or target is UNSET:
+            if (source is UNSET or target is UNSET) and not self._patches:
                 return False
-            group.sources.append(source)
-            group.targets.append(target)
+            group.sources.append(None if source is UNSET else source)
+            group.targets.append(None if target is UNSET else target)
         group.numbers.append(number)
         group.data.append(data)
         return True
@@ -295,8 +307,8 @@ class LineReader:
         group.numbers.append(number)
         group.data.append(record.get("data", _NO_DATA))
         if kind == "edge":
-            group.sources.append(record["from"])
-            group.targets.append(record["to"])
+            group.sources.append(record.get("from"))
+            group.targets.append(record.get("to"))
 
     def _find_group(self, record: object, place: int) -> tuple[_Group, str]:
         """The group a record belongs to; fails with the first thing that is wrong with it."""
@@ -312,7 +324,8 @@ class LineReader:
             if name not in _ALLOWED[kind]:
                 _refuse_at(place, f"unknown top-level graph batch field '{shorten_legibly(name)}'")
         for name in _ALLOWED[kind]:
-            _check_member(record, name, place)
+            if name in record or not (self._patches and name in (FROM, TO)):
+                _check_member(record, name, place)
         name = record[kind]
         group = self._group_by_name(kind, name)
         if group is None:
@@ -359,12 +372,17 @@ def _check_member(record: Mapping[str, Any], name: str, place: int) -> None:
         _refuse_at(place, f"graph batch field '{name}' must be {wanted}, got {format_json(record[name])}")
 
 
-def _take_ends(record: dict[str, Any], group: _Group, place: int) -> tuple[str, str]:
+def _take_ends(
+    record: dict[str, Any], group: _Group, place: int, *, optional: bool
+) -> tuple[str | None, str | None]:
     """Remove the ends of an edge from a row, and return them; they have the names that columns may have."""
-    ends: list[str] = []
+    ends: list[str | None] = []
     for names in (("from", SOURCE, "source"), ("to", TARGET, "target")):
         found = next((name for name in names if name in record and name not in group.properties), None)
         if found is None:
+            if optional:
+                ends.append(None)
+                continue
             _refuse_at(place, f"graph batch record requires field '{names[0]}'")
         value = record.pop(found)
         if isinstance(value, int) and not isinstance(value, bool):

@@ -34,6 +34,8 @@ class RawColumns:
     targets: Values = ()
     unknown_fields: tuple[tuple[int, str], ...] = ()
     """Members that are not properties: row and name."""
+    present: Flags | None = None
+    """For each record and each property whether the record has it; None where null and nothing are alike."""
 
     def filter(self, wanted: Flags) -> RawColumns:
         """Return some of the records; none may have unknown fields."""
@@ -65,10 +67,15 @@ def columns_from_records(
     data: Sequence[Mapping[str, Any]],
     properties: Sequence[str],
     numbers: Numbers,
-    sources: Sequence[str] = (),
-    targets: Sequence[str] = (),
+    sources: Sequence[str | None] = (),
+    targets: Sequence[str | None] = (),
+    *,
+    patches: bool = False,
 ) -> RawColumns:
-    """Return the columns of records whose members may have any name."""
+    """Return the columns of records whose members may have any name.
+
+    `patches` also notes which properties each record has.
+    """
     used = set(chain.from_iterable(data))
     unknown_fields: Iterable[tuple[int, str]] = ()
     if odd := used - {*properties, ID}:
@@ -80,7 +87,13 @@ def columns_from_records(
         sources,
         targets,
         tuple(unknown_fields),
+        _list_present(data, properties) if patches else None,
     )
+
+
+def _list_present(data: Sequence[Mapping[str, Any]], properties: Sequence[str]) -> Flags:
+    rows = [[name in members for name in properties] for members in data]
+    return np.array(rows, np.bool_).reshape(len(data), len(properties))
 
 
 def concat_in_line_order(parts: Sequence[RawColumns]) -> RawColumns:
@@ -102,7 +115,13 @@ def concat_in_line_order(parts: Sequence[RawColumns]) -> RawColumns:
         _concat_values([part.sources for part in parts], order) if has_ends else (),
         _concat_values([part.targets for part in parts], order) if has_ends else (),
         _renumber_unknown_fields(parts, order),
+        _concat_present(parts, order),
     )
+
+
+def _concat_present(parts: Sequence[RawColumns], order: Numbers) -> Flags | None:
+    present = [part.present for part in parts if part.present is not None]
+    return np.concatenate(present)[order] if len(present) == len(parts) else None
 
 
 def _concat_values(values: Sequence[Values], order: Numbers) -> Values:

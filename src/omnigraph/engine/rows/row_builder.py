@@ -19,6 +19,12 @@ from omnigraph.engine.rows.ids import IdSource, compose_ids, render_keys
 from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
 from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import RESERVED, format_json, parse_split
+from omnigraph.engine.rows.patch_rows import (
+    PRESENT,
+    pack_present,
+    patch_columns,
+    patch_schema,
+)
 from omnigraph.engine.rows.records import RawColumns, TypeRecords, Values, to_objects
 from omnigraph.engine.rows.value_checks import find_value_faults
 from omnigraph.engine.rows.violations import Flags, Numbers, Origins, Violation, format_entity
@@ -59,7 +65,12 @@ class CheckedRows:
 
 
 def build_rows(
-    records: TypeRecords, target: TableType, ids: IdSource, *, external: Refusal = reject_external
+    records: TypeRecords,
+    target: TableType,
+    ids: IdSource,
+    *,
+    external: Refusal = reject_external,
+    patches: bool = False,
 ) -> CheckedRows:
     """The rows that records say, with everything checked that needs no other row."""
     raw = records.raw
@@ -72,9 +83,16 @@ def build_rows(
         ends = {SOURCE: _text_column(raw.sources), TARGET: _text_column(raw.targets)}
     given, wrong = _given_ids(raw.ids, target)
     origin = Origin(records.file, records.file_number, records.lines, records.offsets)
-    return build_rows_from_columns(
-        cells, ends, given, origin, target, ids, _field_faults(raw, target) + wrong
-    )
+    faults = _field_faults(raw, target) + wrong
+    present = None if not patches else _find_present(raw, ends)
+    return build_rows_from_columns(cells, ends, given, origin, target, ids, faults, present)
+
+
+def _find_present(raw: RawColumns, ends: Mapping[str, pa.Array]) -> Flags:
+    """Which columns each record gives; an end is never null, so one that is null is missing."""
+    assert raw.present is not None
+    known = [end.is_valid().to_numpy(zero_copy_only=False)[:, None] for end in ends.values()]
+    return np.concatenate([*known, raw.present], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,30 +115,53 @@ def build_rows_from_columns(
     target: TableType,
     ids: IdSource,
     faults: Sequence[Fault] = (),
+    present: Flags | None = None,
 ) -> CheckedRows:
-    """Rows from the cells of every property, the ends of edges and given ids; `faults` are known already."""
+    """Rows from the cells of every property, the ends of edges and given ids; `faults` are known already.
+
+    `present` is for a patch: which of `patch_columns` each row gives. Others may be missing.
+    """
     found = list(faults)
     columns = {name: one.array for name, one in cells.items()}
+    given_cells = {} if present is None else dict(zip(patch_columns(target), present.T, strict=True))
     for place, declared in enumerate(target.owner.properties.values()):
         own = cells[declared.name]
+        given_here = None if declared.name in target.identity else given_cells.get(declared.name)
         found += ((row, place, reason) for row, reason in own.faults.items())
-        found += ((row, place, reason) for row, reason in _find_nulls(own, declared))
+        found += ((row, place, reason) for row, reason in _find_nulls(own, declared, given_here))
     places = {name: place for place, name in enumerate(target.owner.properties)}
     found += ((it.row, places[it.column], it.reason) for it in find_value_faults(columns, target))
-    array, generated, wrong = _build_ids(given, origin, target, ids, columns)
-    return _keep_checked(origin, target, {**columns, **ends, ID: array}, generated, found + wrong)
+    if present is None or target.identity:
+        array, generated, wrong = _build_ids(given, origin, target, ids, columns)
+    else:
+        array, generated, wrong = _require_ids(given, target, found, len(origin.lines))
+    schema, every = target.schema, {**columns, **ends, ID: array}
+    if present is not None:
+        schema, every = patch_schema(target), {**every, PRESENT: pack_present(present)}
+    rows = pa.RecordBatch.from_arrays([every[name] for name in schema.names], schema=schema)
+    return _keep_checked(origin, target, rows, generated, found + wrong)
+
+
+def _require_ids(
+    given: pa.Array | None, target: TableType, faults: Sequence[Fault], rows: int
+) -> tuple[pa.Array, Flags, list[Fault]]:
+    """As `_build_ids`, for a patch of a type without a key, which makes no new ids."""
+    array = pa.nulls(rows, pa.string()) if given is None else given
+    known = {row for row, place, _ in faults if place == OWN_ID}
+    missing = np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)).tolist()
+    reason = f"a patch of '{target.name}' requires field 'id', because the type has no key"
+    wrong = [(row, OWN_ID, reason) for row in missing if row not in known]
+    return array, np.zeros(rows, np.bool_), wrong
 
 
 def _keep_checked(
-    origin: Origin, target: TableType, columns: Mapping[str, pa.Array], generated: Flags, faults: list[Fault]
+    origin: Origin, target: TableType, rows: pa.RecordBatch, generated: Flags, faults: list[Fault]
 ) -> CheckedRows:
-    arrays = [columns[name] for name in target.schema.names]
-    rows = pa.RecordBatch.from_arrays(arrays, schema=target.schema)
     if not faults:
         return CheckedRows(target.key, rows, generated, origin.lines, origin.file, origin.file_number)
     good = np.ones(rows.num_rows, np.bool_)
     good[[row for row, _, _ in faults]] = False
-    ids = columns[ID]
+    ids = rows.column(ID)
     violations = [
         Violation(origin.file, int(origin.lines[row]), format_entity(target.key, ids[row].as_py()), reason)
         for row, _, reason in sorted(faults)
@@ -161,8 +202,11 @@ def _parse_cells(values: Values, target: TableType, declared: Property, external
     return parse_column(values, name, declared.type)
 
 
-def _find_nulls(cells: ParsedColumn, declared: Property) -> list[tuple[int, str]]:
-    """Rows without a value that must have one; a value that does not fit has its own fault."""
+def _find_nulls(cells: ParsedColumn, declared: Property, given: Flags | None = None) -> list[tuple[int, str]]:
+    """Rows without a value that must have one; a value that does not fit has its own fault.
+
+    `given` says which rows give the property at all, where some may omit it.
+    """
     if declared.type.nullable or not cells.array.null_count:
         return []
     if declared.type.scalar in (Scalar.VECTOR, Scalar.BLOB):
@@ -170,7 +214,8 @@ def _find_nulls(cells: ParsedColumn, declared: Property) -> list[tuple[int, str]
         reason = f"non-nullable {kind} property '{declared.name}' has null values"
     else:
         reason = f"non-nullable property '{declared.name}' has null or invalid values"
-    rows = np.flatnonzero(cells.array.is_null().to_numpy(zero_copy_only=False)).tolist()
+    missing = cells.array.is_null().to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(missing if given is None else missing & given).tolist()
     return [(row, reason) for row in rows if row not in cells.faults]
 
 
@@ -238,6 +283,8 @@ class LoadReader:
     external: Refusal = reject_external
     targets: Mapping[str, TableType] = field(default_factory=dict)
     """By table; filled in from the schema."""
+    patches: bool = False
+    """Whether rows may omit properties, and note which they have."""
 
     def __post_init__(self) -> None:
         if not self.targets:
@@ -249,9 +296,9 @@ class LoadReader:
             return self._read_split(split)
 
     def _read_split(self, split: Split) -> SplitRows:
-        parsed = parse_split(split, self.accepted.catalog, self.limits)
+        parsed = parse_split(split, self.accepted.catalog, self.limits, patches=self.patches)
         shaped = [
-            build_rows(found, self.targets[found.key], self.ids, external=self.external)
+            build_rows(found, self.targets[found.key], self.ids, external=self.external, patches=self.patches)
             for found in parsed.records
         ]
         violations = [*parsed.violations, *(wrong for it in shaped for wrong in it.violations)]
@@ -312,7 +359,7 @@ def _concat_parts(target: TableType, parts: list[CheckedRows], files: tuple[str,
     numbers = [np.broadcast_to(np.int64(part.file_number), part.count) for part in parts]
     return LoadRows(
         target,
-        pa.Table.from_batches([part.rows for part in parts], schema=target.schema),
+        pa.Table.from_batches([part.rows for part in parts]),
         np.concatenate([part.generated for part in parts]),
         Origins(files, np.concatenate(numbers), np.concatenate([part.lines for part in parts])),
     )

@@ -319,11 +319,12 @@ def _read_columns(
         if column is None:
             return None
         columns[value.becomes] = column
-    absent = pa.nulls(numbers.size)
+    absent, shape = pa.nulls(numbers.size), (numbers.size, len(properties))
     return RawColumns(
         numbers,
         {name: columns.get(name, absent) for name in properties},
         columns.get(ID) if ID not in properties else None,
         columns.get(SOURCE, ()),
         columns.get(TARGET, ()),
+        present=np.broadcast_to(np.array([name in columns for name in properties], np.bool_), shape),
     )

@@ -321,9 +321,11 @@ GRAPH_TOOLS: tuple[Tool, ...] = (
             "branch": BRANCH,
             "from": _text("The branch to create the branch from, if it does not exist."),
             "mode": _choice(
-                "merge (insert or update by key), append (insert only) or overwrite (replace the types).",
+                "merge (insert or replace by key), append (insert only), patch (change only the properties "
+                "that records have) or overwrite (replace the types).",
                 "merge",
                 "append",
+                "patch",
                 "overwrite",
             ),
             "data": _text(_DATA),

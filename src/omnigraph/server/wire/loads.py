@@ -10,7 +10,7 @@ from omnigraph.engine.load.request import LoadResult
 from omnigraph.server.wire.base import Sparse, Wire
 from omnigraph.server.wire.commits import CommitOutput
 
-LoadModeName = Literal["overwrite", "append", "merge"]
+LoadModeName = Literal["overwrite", "append", "merge", "patch"]
 DEFAULT_MODE: LoadModeName = "merge"
 
 
@@ -74,6 +74,7 @@ class LoadTarget(msgspec.Struct, frozen=True, kw_only=True):
     mode: LoadModeName
     message: str | None = None
     skip_bad: bool = False
+    retry: int = 0
 
 
 def load_output(

@@ -43,13 +43,21 @@ def bind_columns(
     types: Sequence[pa.DataType] | None,
     entry: MappingEntry,
     catalog: Catalog,
+    *,
+    patches: bool = False,
 ) -> BoundColumns:
-    """Which column becomes what; `types` is None where columns are texts, read as their property wants."""
+    """Which column becomes what; `types` is None where columns are texts, read as their property wants.
+
+    Columns of `patches` need only say which rows they are about.
+    """
     binding = _Binding(file, key, catalog, entry)
     binding.refuse_repeats(names)
     binding.find_ends(names)
     binding.take(names)
-    binding.require()
+    if patches:
+        binding.require_identity()
+    else:
+        binding.require()
     if types is not None:
         binding.check_types(dict(zip(names, types, strict=True)))
     columns = Columns(
@@ -175,6 +183,13 @@ class _Binding:
             if declared.type.scalar in (Scalar.VECTOR, Scalar.BLOB):
                 kind = f"{declared.type.scalar.value.lower()} "
             self.wrong(f"non-nullable {kind}property '{declared.name}' has no column")
+
+    def require_identity(self) -> None:
+        """A patch is about the row with its key, or with its id where the type has no key."""
+        known = {*self.taken, *self._other_sources()}
+        for name in self.owner.key if isinstance(self.owner, NodeType) and self.owner.key else (ID,):
+            if name not in known:
+                self.wrong(f"a patch of '{self.owner.name}' requires a column '{name}'")
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         """Refuse columns of which no value fits."""

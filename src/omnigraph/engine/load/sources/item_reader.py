@@ -32,6 +32,7 @@ from omnigraph.engine.rows.blobs import read_blobs
 from omnigraph.engine.rows.ids import IdSource
 from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
 from omnigraph.engine.rows.lines import Limits, Split
+from omnigraph.engine.rows.patch_rows import patch_columns
 from omnigraph.engine.rows.row_builder import (
     FIELDS,
     OWN_ID,
@@ -42,7 +43,7 @@ from omnigraph.engine.rows.row_builder import (
     SplitRows,
     build_rows_from_columns,
 )
-from omnigraph.engine.rows.violations import Numbers, Violation
+from omnigraph.engine.rows.violations import Flags, Numbers, Violation
 from omnigraph.errors import InternalError
 from omnigraph.lang.schema.catalog import Property
 from omnigraph.lang.types import Scalar
@@ -57,9 +58,10 @@ def build_block_rows(block: Block, item: Item, reader: LoadReader) -> SplitRows:
     cells = {declared.name: shaping.cells(declared) for declared in shaping.target.owner.properties.values()}
     faults: list[Fault] = []
     ends = {end: shaping.end(end, faults) for end in END_NAMES if shaping.target.kind == "edge"}
+    present = shaping.present() if reader.patches else None
     given = shaping.given_ids(faults)
     origin = Origin(item.file, item.file_number, block.lines, block.positions)
-    shaped = build_rows_from_columns(cells, ends, given, origin, shaping.target, reader.ids, faults)
+    shaped = build_rows_from_columns(cells, ends, given, origin, shaping.target, reader.ids, faults, present)
     shaped = replace(shaped, nulls=shaping.count_nulls(shaped.rows))
     violations = sorted([*block.violations, *shaped.violations], key=lambda wrong: wrong.line or 0)
     return SplitRows((shaped,), item.placed(violations), block.read)
@@ -81,6 +83,12 @@ class _BlockBuilder:
         """The column that becomes a property, an end or the id."""
         name = dict(self.columns.taken).get(becomes)
         return None if name is None else self.block.columns.column(name)
+
+    def present(self) -> Flags:
+        """Which columns of a patch the file gives: the same for all rows."""
+        given = {becomes for becomes, _ in (*self.columns.taken, *self.columns.constants)}
+        row = [name in given for name in patch_columns(self.target)]
+        return np.broadcast_to(np.array(row, np.bool_), (self.count, len(row)))
 
     def count_nulls(self, rows: pa.RecordBatch) -> dict[str, int]:
         """How many values are missing in each column that becomes a property."""
@@ -148,6 +156,8 @@ class _BlockBuilder:
         if end in constants:
             return pa.repeat(pa.scalar(constants[end], pa.string()), self.count)
         column = self.column(end)
+        if column is None and self.reader.patches:
+            return pa.nulls(self.count, pa.string())
         assert column is not None, "a file of edges without ends was planned"
         texts = self._read_ids(
             column, f"graph batch field '{END_NAMES[end]}' must be a string", FIELDS, faults

@@ -51,13 +51,17 @@ def plan_items(
     *,
     cores: int,
     split: int | None = None,
+    patches: bool = False,
 ) -> list[Item]:
-    """The items of a load in input order; fails when a file as a whole does not fit its type."""
+    """The items of a load in input order; fails when a file as a whole does not fit its type.
+
+    Files of `patches` need columns only for what identifies their rows.
+    """
     if mapping is not None:
         mapping.check(catalog)
     files = find_inputs(inputs, format_of if mapping is None else mapping.format_of)
     size = split or split_size(sum(file.size for file in files), cores)
-    planner = _Planner(catalog, mapping, size)
+    planner = _Planner(catalog, mapping, size, patches)
     planned = planner.all(files)
     problems = [problem for one in planned for problem in one.problems]
     if problems:
@@ -131,6 +135,7 @@ class _Planner:
     catalog: Catalog
     mapping: InputMapping | None
     split: int
+    patches: bool
 
     def all(self, files: Sequence[InputFile]) -> list[_Planned]:
         if all(file.format.is_records for file in files):
@@ -181,7 +186,9 @@ class _Planner:
             InputMapping(self.mapping.name, (known,)).check(self.catalog)
 
     def _bound(self, item: Item, key: str, schema: pa.Schema, entry: MappingEntry) -> BoundColumns:
-        return bind_columns(item.file, key, schema.names, schema.types, entry, self.catalog)
+        return bind_columns(
+            item.file, key, schema.names, schema.types, entry, self.catalog, patches=self.patches
+        )
 
     def _ranges(self, item: Item) -> Iterator[Item]:
         """An item of lines as several of about equal size."""
@@ -197,7 +204,7 @@ class _Planner:
         dialect = read_dialect(item, entry)
         with open_text(item) as stream:
             names = entry.header or read_header(stream, dialect, item.file, Limits())
-        bound = bind_columns(item.file, key, names, None, entry, self.catalog)
+        bound = bind_columns(item.file, key, names, None, entry, self.catalog, patches=self.patches)
         item = replace(item, mapping=replace(bound.columns, dialect=dialect))
         if not bound.problems and entry.date_format is None:
             item = guess_date_format(item, self._date_columns(key, bound.columns))
