@@ -20,6 +20,7 @@ from omnigraph.engine.maintenance.repair import repair
 from omnigraph.engine.upkeep import manifest_upkeep as upkeep
 from omnigraph.engine.upkeep.manifest_upkeep import FRAGMENT_LIMIT
 from omnigraph.engine.upkeep.table_rewrite import MIN_FRAGMENTS
+from omnigraph.engine.write.pending_rows import ROWS_SETTING
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
@@ -59,6 +60,12 @@ def _scatter_rows(graph: OpenGraph, branch: str = "main") -> None:
 def _scattered_branch(graph: OpenGraph) -> None:
     create_branch(graph, BRANCH)
     _scatter_rows(graph, BRANCH)
+
+
+def _update_in_files(graph: OpenGraph) -> object:
+    """An update of more rows than a mutation holds in memory."""
+    with patch.dict("os.environ", {ROWS_SETTING: "1"}):
+        return change(graph, "update Person set { age: 99 } where age > 0")
 
 
 def _about_to_be_tidied(graph: OpenGraph) -> None:
@@ -172,6 +179,7 @@ WRITES: dict[str, Write] = {
     "insert-two-tables": Write(changes(TWO)),
     "update": Write(changes(UPDATE)),
     "update-edges": Write(changes(UPDATE_EDGES)),
+    "update-large": Write(_update_in_files),
     "delete-cascade": Write(changes(CASCADE)),
     "first-touch": Write(changes(ONE, BRANCH), make_branch, BRANCH),
     "first-touch-two-tables": Write(changes(TWO, BRANCH), make_branch, BRANCH),

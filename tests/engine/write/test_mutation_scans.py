@@ -186,7 +186,8 @@ def test_an_update_of_too_many_rows_reads_few_of_them_and_no_blob(
     monkeypatch.setattr(lance.LanceDataset, "read_blobs", _none_read)
     resource = "keyed entities for node:Doc"
     every = "update Doc set { n: 1 } where n >= 0"
-    assert change_refused(documents, every, PendingLimits(rows=LIMIT)) == (resource, MANY, LIMIT)
+    limits = PendingLimits(rows=LIMIT, updated_rows=LIMIT)
+    assert change_refused(documents, every, limits) == (resource, MANY, LIMIT)
     assert [(scan.asked["limit"], scan.reads_bytes) for scan in scans] == [(LIMIT + 1, False)]
 
 
@@ -194,9 +195,8 @@ def test_what_is_too_large_is_known_before_a_blob_is_read(
     documents: OpenGraph, scans: list[Scan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lance.LanceDataset, "read_blobs", _none_read)
-    resource, actual, limit = change_refused(
-        documents, "update Doc set { n: 1, text: null } where n >= 0", PendingLimits(bytes=MANY * 1500)
-    )
+    text = 'insert Doc { k: "new" } update Doc set { n: 1, text: null } where n >= 0'
+    resource, actual, limit = change_refused(documents, text, PendingLimits(bytes=MANY * 1500))
     assert (resource, limit) == ("keyed entity bytes for node:Doc", MANY * 1500)
     assert actual >= MANY * 2000
     assert not any(scan.reads_bytes for scan in scans)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import field, replace
 from itertools import groupby
 
@@ -32,6 +34,7 @@ from omnigraph.engine.write.pending_rows import (
     missing_value_error,
     read_matched_rows,
 )
+from omnigraph.engine.write.staged_update import stage_update
 from omnigraph.engine.write.transaction import (
     Author,
     PreparedWrite,
@@ -53,7 +56,12 @@ from omnigraph.lang.query.terms import Const, Instant, ParamRef, Predicate, Term
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.types import STRING, ValueType
 from omnigraph.lang.values import Stored, convert
+from omnigraph.storage.location import Location
+from omnigraph.storage.pieces import Pieces
 from omnigraph.storage.staging import Counts
+from omnigraph.storage.tables import Table
+
+_log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
 """For how many schemas a mutation is compiled before it gives up."""
@@ -178,8 +186,34 @@ def run_statements(
     # Drawn once: a write that is prepared again stores the same ids and the same moment.
     new_ids = generate_ids(len(statements), milliseconds) if ids is None else pa.array(ids, pa.string())
     bindings = Bindings(parameters, milliseconds)
-    mutation = _Mutation(statements, new_ids, bindings, limits, schema, has_chosen_ids)
-    return mutation.result(commit_write(graph, author, mutation))
+    with closing(_Scratch(graph)) as scratch:
+        mutation = _Mutation(statements, new_ids, bindings, limits, schema, has_chosen_ids, scratch)
+        return mutation.result(commit_write(graph, author, mutation))
+
+
+class _Scratch:
+    """Folders for rows that wait in files; none of them is left at the end."""
+
+    def __init__(self, graph: OpenGraph) -> None:
+        self._root = graph.root
+        self._folders: list[Location] = []
+
+    def make_folder(self) -> Location:
+        """Return a new folder."""
+        self._folders.append(self._root.layout.staging / self._root.new_id())
+        return self._folders[-1]
+
+    def clear(self) -> None:
+        """Remove what an earlier attempt wrote."""
+        while self._folders:
+            self._root.objects.delete_prefix(self._folders.pop())
+
+    def close(self) -> None:
+        """Remove every file that did not become part of a table; the write is over by now."""
+        try:
+            self.clear()
+        except OmnigraphError as failure:
+            _log.warning("files of a mutation are left for cleanup: %s", failure)
 
 
 class _Mutation:
@@ -193,7 +227,9 @@ class _Mutation:
         limits: PendingLimits | None,
         schema: str,
         has_chosen_ids: bool,
+        scratch: _Scratch,
     ) -> None:
+        self._scratch = scratch
         self._has_chosen_ids = has_chosen_ids
         self._statements = statements
         self._new_ids = new_ids
@@ -205,7 +241,9 @@ class _Mutation:
     def prepare(self, transaction: Transaction) -> PreparedWrite:
         if transaction.schema.catalog.fingerprint != self._schema:
             raise SchemaMoved(self._schema, transaction.schema.catalog)
-        self._last = _Execution(transaction, self._bindings, self._limits, self._has_chosen_ids)
+        limits, scratch = self._limits, self._scratch
+        scratch.clear()
+        self._last = _Execution(transaction, self._bindings, limits, self._has_chosen_ids, scratch)
         self._last.run(self._statements, self._new_ids)
         return self._last.prepare()
 
@@ -239,8 +277,11 @@ class _Execution:
         bindings: Bindings,
         limits: PendingLimits | None,
         has_chosen_ids: bool,
+        scratch: _Scratch,
     ) -> None:
         self._transaction = transaction
+        self._scratch = scratch
+        self._staged: dict[str, Pieces] = {}
         self._has_chosen_ids = has_chosen_ids
         self._bindings = bindings
         self._limits = limits
@@ -264,6 +305,7 @@ class _Execution:
     def prepare(self) -> PreparedWrite:
         """The effects on the tables that really change."""
         effects = {key: self._build_effect(key, one.change()) for key, one in self._pending.items()}
+        effects |= {key: UpsertRows(rows) for key, rows in self._staged.items()}
         return PreparedWrite(
             "Mutation",
             {key: effect for key, effect in effects.items() if effect is not None},
@@ -362,10 +404,18 @@ class _Execution:
         matched = read_matched_rows(
             table, pending, where, lambda rows: evaluate_rows(rows, test), values.keys()
         )
+        if matched is None:
+            return self._stage_update(table, pending.target, where, values)
         if matched.num_rows:
             self._replacing.add(pending.target.key)
             pending.put(assign_values(matched, pending.target, values))
         return int(matched.num_rows)
+
+    def _stage_update(self, table: Table, target: TableType, where: str, values: Values) -> int:
+        """Write the rows of an update to files, because memory does not hold them; return how many."""
+        stored, place = self._transaction.stored, self._scratch.make_folder()
+        self._staged[target.key] = rows = stage_update(table, target, where, values, place, stored)
+        return rows.rows
 
     def _delete_rows(self, key: str, where: Predicate) -> None:
         """Deletes all look at the state before the query."""
@@ -407,6 +457,8 @@ class _Execution:
     def _pending_for(self, key: str) -> PendingRows:
         if key not in self._pending:
             self._pending[key] = PendingRows(self._transaction.targets[key], self._limits)
+        if key in self._staged:
+            raise self._pending[key].refuse_more(self._staged[key].rows)
         return self._pending[key]
 
     def _evaluate_values(self, pending: PendingRows, values: tuple[tuple[str, Term], ...]) -> Values:

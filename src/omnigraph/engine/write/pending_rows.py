@@ -29,6 +29,9 @@ from omnigraph.storage.tables import Table
 
 ROWS_SETTING = "OMNIGRAPH_MUTATION_ROWS"
 BYTES_SETTING = "OMNIGRAPH_MUTATION_BYTES"
+UPDATE_SETTING = "OMNIGRAPH_UPDATE_ROWS"
+
+_ALONE = "run the update in a query of its own, where it may match any number of rows"
 
 Evaluate = Callable[[pa.Table], Any]
 """For each row of a table whether it is wanted."""
@@ -40,12 +43,18 @@ class PendingLimits:
 
     rows: int = 8192
     bytes: int = 32 * 2**20
+    updated_rows: int | None = None
+    """How many rows an update may match that is the only statement about its type; None for any number."""
 
     @classmethod
     def configured(cls) -> PendingLimits:
-        """Those of the environment: `OMNIGRAPH_MUTATION_ROWS` and `OMNIGRAPH_MUTATION_BYTES`."""
+        """Those of the environment: `OMNIGRAPH_MUTATION_ROWS`, `..._BYTES` and `OMNIGRAPH_UPDATE_ROWS`."""
         usual = cls()
-        return cls(_read_setting(ROWS_SETTING, usual.rows), _read_setting(BYTES_SETTING, usual.bytes))
+        return cls(
+            _read_setting(ROWS_SETTING, usual.rows),
+            _read_setting(BYTES_SETTING, usual.bytes),
+            _read_setting(UPDATE_SETTING, 0) if UPDATE_SETTING in os.environ else None,
+        )
 
 
 def _read_setting(name: str, usual: int) -> int:
@@ -158,18 +167,41 @@ class PendingRows:
         return FinalWrites(rows.filter(pa.array(~known)), rows.filter(pa.array(known)), self._deleted)
 
     @property
+    def is_untouched(self) -> bool:
+        """Whether nothing was written or deleted yet."""
+        return not self._rows_in and not len(self._deleted)
+
+    def require_matches(self, count: Callable[[], int]) -> None:
+        """Fail when an update matches more rows than a setting allows; counts them only if there is one."""
+        limit = self._limits.updated_rows
+        if limit is not None and (actual := count()) > limit:
+            raise ResourceLimitExceeded(f"keyed entities for {self.target.key}", limit=limit, actual=actual)
+
+    def refuse_more(self, actual: int) -> ResourceLimitExceeded:
+        """Return the error for another statement about a type with an update that memory does not hold."""
+        limit, resource = self._limits.rows, f"keyed entities for {self.target.key}"
+        return ResourceLimitExceeded(resource, limit=limit, actual=actual, remedy=_ALONE)
+
+    def has_room(self, rows: int, size: int) -> bool:
+        """Whether so many more rows, of so many bytes, are not too much for one commit."""
+        fits = self._bytes_in + size <= self._limits.bytes
+        return fits and self._rows_in + rows <= self._limits.rows
+
+    @property
     def room(self) -> int:
         """How many rows may still be written."""
         return self._limits.rows - self._rows_in
 
-    def require_room(self, rows: int, size: int) -> None:
+    def require_room(self, rows: int, size: int, remedy: str | None = None) -> None:
         """Fail when so many more rows, of so many bytes, are too much for one commit."""
         for what, actual, limit in (
             ("keyed entities", self._rows_in + rows, self._limits.rows),
             ("keyed entity bytes", self._bytes_in + size, self._limits.bytes),
         ):
             if actual > limit:
-                raise ResourceLimitExceeded(f"{what} for {self.target.key}", limit=limit, actual=actual)
+                raise ResourceLimitExceeded(
+                    f"{what} for {self.target.key}", limit=limit, actual=actual, remedy=remedy
+                )
 
 
 Values = Mapping[str, Stored]
@@ -205,10 +237,14 @@ def assign_values(rows: pa.Table, target: TableType, values: Values) -> pa.Table
     """Whole rows, with some properties set to the same value in all of them; those may be missing before."""
     columns = {name: rows.column(name) for name in rows.column_names}
     for name in values:
-        column = _build_column(target, name, [values[name]])
-        columns[name] = column.take(pa.array([0] * rows.num_rows, pa.int64()))
+        columns[name] = repeat_value(target, name, values[name], rows.num_rows)
         _refuse_nulls(target, name, columns[name])
     return _build_table(target, columns)
+
+
+def repeat_value(target: TableType, name: str, value: Stored, rows: int) -> pa.Array:
+    """One value of a property as a column of so many rows."""
+    return _build_column(target, name, [value]).take(pa.array(np.zeros(rows, np.int64)))
 
 
 def _build_properties(target: TableType, values: Sequence[Values]) -> dict[str, pa.Array]:
@@ -254,8 +290,11 @@ _ROW_ID = "_rowid"
 
 def read_matched_rows(
     table: Table, pending: PendingRows, where: str, wanted: Evaluate, assigned: Collection[str]
-) -> pa.Table:
-    """The rows that an update matches, pending ones last, without the columns that it assigns."""
+) -> pa.Table | None:
+    """The rows that an update matches, pending ones last, without the columns that it assigns.
+
+    None when they are all stored and more than memory is to hold.
+    """
     schema = pa.schema([field for field in pending.target.schema if field.name not in assigned])
     blobs = [field.name for field in filter(is_blob, schema)]
     size, parts = 0, []
@@ -263,9 +302,14 @@ def read_matched_rows(
         parts.append(part)
         size += _count_bytes(part, blobs)
         count = sum(part.num_rows for part in parts)
+        if pending.is_untouched and not pending.has_room(count, size):
+            pending.require_matches(lambda: table.count(where))
+            return None
         if count > pending.room:
             count = _count_all(table, pending, where, wanted)
-        pending.require_room(count, size)
+        pending.require_room(count, size, _ALONE)
+    if pending.is_untouched:
+        pending.require_matches(lambda: sum(part.num_rows for part in parts))
     stored = _fill_blob_bytes(table, pa.concat_tables(parts), blobs) if parts else schema.empty_table()
     return pending.read(stored, wanted)
 
