@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ from omnigraph.engine.graph.export_marks import (
     EXPIRY_SECONDS,
     LONGEST_EXPORT_SECONDS,
     list_exports,
+    mark_export_if_possible,
     renew_mark,
+    write_mark,
 )
 from omnigraph.engine.graph.root import Root, ulid
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.location import Location
 from tests.cluster.deployment import GONE, Deployment, codes, outcomes
 from tests.python_process import PIPE, Python
@@ -25,6 +30,8 @@ import sys
 from omnigraph.engine.graph.export_marks import mark_export
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_graph
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.location import Location
 with mark_export(open_graph(Root.at(Location.parse(sys.argv[1])))):
     print("exporting", flush=True)
@@ -81,6 +88,45 @@ def test_reader_that_may_not_write_leaves_no_mark(doomed: Deployment) -> None:
     assert sorted(doomed.graph().rglob("*")) == before
 
 
+def test_export_of_the_command_line_counts_though_it_only_reads(doomed: Deployment, tmp_path: Path) -> None:
+    """It stops with its first byte in a pipe that is full, and goes on when the test has applied."""
+    rows = "".join(f'  insert Person {{ name: "{number:0200}" }}' for number in range(2000))
+    with og.open(doomed.graph()) as graph:
+        graph.mutate(f"query q() {{ {rows} }}")
+    command = ("-m", "omnigraph", "export", str(doomed.graph()))
+    with Python(*command, stdout=PIPE, stderr=PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        result = doomed.apply("ann")
+        assert codes(result, "error") == IN_PROGRESS
+        assert process.stdout.read()
+        process.wait()
+    assert marks_of(doomed) == []
+    assert doomed.apply("ann")["converged"]
+
+
+def test_export_that_may_not_write_runs_without_a_mark(doomed: Deployment) -> None:
+    def refuse(op: str, uri: str, /) -> None:
+        if op.startswith("write"):
+            raise StorageFailure("read-only", kind=FailureKind.CONFIGURATION, uri=uri)
+
+    with mark_export_if_possible(Root.at(Location.parse(str(doomed.graph())), refuse)):
+        assert marks_of(doomed) == []
+
+
+def test_mark_is_not_renewed_where_the_graph_is_gone(doomed: Deployment) -> None:
+    root = Root.at(Location.parse(str(doomed.graph())))
+    with mark_export_if_possible(root):
+        [mark] = marks_of(doomed)
+        at = root.layout.staging / f"exporting/{mark.name}"
+        mark.unlink()
+        renew_mark(root, at)
+        assert mark.exists(), "a cleanup took it for a dead one"
+        shutil.rmtree(doomed.graph())
+        renew_mark(root, at)
+        assert not doomed.graph().exists()
+
+
 def test_export_of_another_process_counts_until_its_mark_expires(doomed: Deployment) -> None:
     with Python("-c", EXPORTER, str(doomed.graph()), stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
@@ -103,7 +149,7 @@ def test_renewed_mark_counts_and_cleanup_removes_dead_ones(applied: Deployment) 
     root = Root.at(Location.parse(str(applied.graph())))
     dead, alive = (root.layout.staging / f"exporting/{name}.json" for name in ("dead", "alive"))
     for at in (dead, alive):
-        renew_mark(root, at)
+        write_mark(root, at)
     for mark in marks_of(applied):
         written = json.loads(mark.read_text(encoding="utf-8"))
         mark.write_text(json.dumps({**written, "renewed_at": 0}), encoding="utf-8")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated, Any, Literal
 
 import typer
 
-from omnigraph.cli.addressing import Place, open_graph, resolve_graph
+from omnigraph.cli.addressing import Place, is_served, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson, Branch, Commit, Time, Version
@@ -65,7 +66,7 @@ def export(
         raise BadRequest("--json and an export to standard output exclude each other", remedy="use --output")
     # A bar and the lines of the data would share a terminal.
     current_invocation().shows_progress = not (streamed and sys.stdout.isatty())
-    with open_graph(uri, read_only=True) as opened:
+    with open_graph(uri, read_only=True) as opened, _keep_mark(uri):
         done = opened.export(
             sys.stdout.buffer if streamed else output,
             format=form.value,
@@ -82,6 +83,17 @@ def export(
         print_note(_render_text(done, uri))
     else:
         print_result(_to_json(done, uri), _render_text(done, uri), as_json=as_json)
+
+
+def _keep_mark(uri: str) -> AbstractContextManager[None]:
+    """Keep the graph from being deleted meanwhile; a server does that itself."""
+    if is_served(uri):
+        return nullcontext()
+    from omnigraph.engine.graph.export_marks import mark_export_if_possible
+    from omnigraph.engine.graph.root import Root
+    from omnigraph.storage.location import Location
+
+    return mark_export_if_possible(Root.at(Location.parse(uri)))
 
 
 def _render_text(done: ExportResult, uri: str) -> str:

@@ -2,8 +2,9 @@
 
 An export may run for hours in another process or on another machine. It keeps a small file,
 `__staging/exporting/<ULID>.json`, and renews it every minute, so that the mark of a process that died
-counts for a few minutes only; one that cannot be read counts for a week. A graph that is open for reading
-only is never written to, and its exports have no mark.
+counts for a few minutes only; one that cannot be read counts for a week. A graph that a program opened for
+reading only is never written to, and its exports have no mark; `omnigraph export` reads only and keeps one
+wherever it may write.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from ulid import ULID
 
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, StorageFailure
+from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.location import Location
 from omnigraph.storage.lock_table import THIS_PROCESS, Owner
 
@@ -50,19 +52,25 @@ def mark_export(graph: OpenGraph) -> Iterator[None]:
     if graph.read_only:
         yield
         return
-    at = _folder(graph.root) / f"{graph.root.new_id()}.json"
-    renew_mark(graph.root, at)
-    stopping = threading.Event()
-    renewing = threading.Thread(
-        target=_renew_until, args=(graph.root, at, stopping), name="omnigraph export mark", daemon=True
-    )
-    renewing.start()
-    try:
+    at = _new_mark(graph.root)
+    write_mark(graph.root, at)
+    with _renewing(graph.root, at):
         yield
-    finally:
-        stopping.set()
-        renewing.join()
-        _remove(graph.root, at)
+
+
+@contextmanager
+def mark_export_if_possible(root: Root) -> Iterator[None]:
+    """The same for a reader: where it may not write, or cannot, the export runs without a mark."""
+    at = _new_mark(root)
+    try:
+        write_mark(root, at)
+    except StorageFailure as failure:
+        if failure.kind != FailureKind.CONFIGURATION:
+            _log.warning("the export of '%s' has no mark: %s", root.uri, failure)
+        yield
+        return
+    with _renewing(root, at):
+        yield
 
 
 def mark_pieces(graph: OpenGraph, pieces: Iterable[Piece]) -> Generator[Piece, None, None]:
@@ -85,10 +93,42 @@ def remove_expired_marks(graph: OpenGraph) -> None:
             graph.root.objects.delete(at)
 
 
-def renew_mark(root: Root, at: Location) -> None:
+def write_mark(root: Root, at: Location) -> None:
     """Write a mark with the time of now."""
-    mark = ExportMark(THIS_PROCESS.owner, root.clock())
-    root.objects.write_text(at, msgspec.json.encode(mark).decode())
+    root.objects.write_text(at, _encode_now(root))
+
+
+def renew_mark(root: Root, at: Location) -> None:
+    """Write a mark again; not where its graph was deleted, which would leave a folder without a graph."""
+    found = root.objects.read_text_versioned(at)
+    if found is not None:
+        root.objects.write_text_if_match(at, _encode_now(root), found.token)
+    elif root.objects.exists(root.layout.manifest_versions):
+        write_mark(root, at)
+
+
+def _new_mark(root: Root) -> Location:
+    return _folder(root) / f"{root.new_id()}.json"
+
+
+def _encode_now(root: Root) -> str:
+    return msgspec.json.encode(ExportMark(THIS_PROCESS.owner, root.clock())).decode()
+
+
+@contextmanager
+def _renewing(root: Root, at: Location) -> Iterator[None]:
+    """Renew a mark until the block ends, and remove it then."""
+    stopping = threading.Event()
+    renewing = threading.Thread(
+        target=_renew_until, args=(root, at, stopping), name="omnigraph export mark", daemon=True
+    )
+    renewing.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        renewing.join()
+        _remove(root, at)
 
 
 def _renew_until(root: Root, at: Location, stopping: threading.Event) -> None:
