@@ -89,12 +89,16 @@ def init(uri: str | os.PathLike[str], *, schema: str | os.PathLike[str], force: 
     `uri` is a folder or `s3://bucket/prefix`; `schema` is the text of a schema, or a `Path` to read it
     from. `force` replaces what an initialisation that died left behind; it never touches a graph.
     """
-    from omnigraph.engine.lifecycle.create import create_graph
-
-    root = Root.at(Location.parse(uri))
     source = read_schema(schema)
     compile_schema(source)  # here, so that mistakes name the file
-    create_graph(root, source.text, force=force)
+    return init_at(Root.at(Location.parse(uri)), source.text, force=force)
+
+
+def init_at(root: Root, source: str, *, force: bool = False) -> Graph:
+    """Make a graph with tools that the caller chose."""
+    from omnigraph.engine.lifecycle.create import create_graph
+
+    create_graph(root, source, force=force)
     return Graph(open_graph(root))
 
 
@@ -118,6 +122,17 @@ def open(  # noqa: A001
         require_actor(actor)
     opened = open_graph(Root.at(Location.parse(uri)), read_only=read_only)
     opened.permissions, opened.embedding = Permissions(policy, actor), embedding
+    return Graph(opened)
+
+
+def open_at(
+    root: Root, *, read_only: bool = False, policy: Policy | None = None, actor: str | None = None
+) -> Graph:
+    """Open a graph with tools that the caller chose."""
+    if actor is not None:
+        require_actor(actor)
+    opened = open_graph(root, read_only=read_only)
+    opened.permissions = Permissions(policy, actor)
     return Graph(opened)
 
 

@@ -242,6 +242,25 @@ def test_a_delete_needs_its_approval_and_leaves_a_tombstone(applied: Deployment)
     assert (file["consumed_at"], file["consumed_by_operation"]) == (record["consumed_at"], "apply")
 
 
+def test_a_graph_behind_a_link_is_deleted_with_the_link(applied: Deployment, tmp_path: Path) -> None:
+    elsewhere = applied.graph().rename(tmp_path / "elsewhere")
+    applied.graph().symlink_to(elsewhere)
+    assert applied.refresh()["ok"]
+    applied.configure(GONE)
+    assert applied.approve("graph.knowledge")["ok"]
+    assert applied.apply("ann")["converged"]
+    assert not applied.graph().is_symlink()
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "omnigraph:recovery"])
+def test_a_name_that_cannot_be_an_actor_changes_nothing(applied: Deployment, name: str) -> None:
+    applied.configure(GONE)
+    assert codes(applied.approve("graph.knowledge", name)) == ["actor_required"]
+    assert codes(applied.apply(name)) == ["actor_required"]
+    assert applied.approvals() == []
+
+
 def test_an_approval_is_bound_to_the_configuration_it_was_given_for(applied: Deployment) -> None:
     applied.configure(GONE)
     assert applied.approve("graph.knowledge")["ok"]

@@ -67,5 +67,6 @@ def test_every_code_is_expected_by_a_test() -> None:
     expected = "\n".join(line for line in cases if line.startswith("-> "))
     for path in folder.rglob("test_*.py"):
         if path.name != Path(__file__).name:
-            expected += "\n".join(expected_texts(ast.parse(path.read_text(encoding="utf-8"))))
+            texts = expected_texts(ast.parse(path.read_text(encoding="utf-8")))
+            expected = "\n".join([expected, *texts])
     assert {code for code in CODES if not re.search(rf"\b{code}\b", expected)} == set()

@@ -66,6 +66,13 @@ def test_bases_of_blobs_must_not_overlap(fresh: Deployment) -> None:
     assert codes(fresh.validate(), "error") == ["external_blob_base_invalid"]
 
 
+def test_bases_of_blobs_allow_nothing_yet_and_every_command_says_so(fresh: Deployment) -> None:
+    fresh.configure(f"{GRAPH}    external_blobs: {{allow: [{{base: s3://b/x, scope: server_safe}}]}}\n")
+    for result in (fresh.validate(), fresh.plan()):
+        assert result["ok"]
+        assert codes(result) == ["external_blob_allow_ineffective"]
+
+
 def test_no_configuration_is_a_finding(tmp_path: Path) -> None:
     result = Deployment(tmp_path).validate()
     assert codes(result) == ["cluster_config_missing"]
@@ -87,6 +94,17 @@ def test_mistakes_in_other_files_have_their_places(fresh: Deployment) -> None:
 def test_a_query_must_fit_the_desired_schema(fresh: Deployment) -> None:
     fresh.write("queries/more.gq", "query q() { match { $p: Person } return { $p.height } }\n")
     assert shown(fresh.validate()) == ["query_type_error graphs.knowledge.queries queries/more.gq:1:43"]
+
+
+def test_names_that_no_file_can_have_are_findings(fresh: Deployment) -> None:
+    long = "k" * 300
+    fresh.configure(CONFIG.replace("queries/", long))
+    assert codes(fresh.validate(), "error") == ["query_file_missing"]
+    fresh.configure(CONFIG.replace("knowledge:", f"{long}:"))
+    assert codes(fresh.validate(), "error") == ["invalid_resource_id"]
+    fresh.configure(CONFIG)
+    fresh.write("queries/long.gq", QUERY.replace("people", long[:210]))
+    assert shown(fresh.validate()) == ["invalid_resource_id graphs.knowledge.queries cluster.yaml:8:14"]
 
 
 def test_warnings_leave_a_configuration_valid(fresh: Deployment) -> None:

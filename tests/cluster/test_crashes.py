@@ -1,8 +1,7 @@
 """Break every storage call of a command once; the next commands converge, and nothing is left behind.
 
-The calls are found by running each command undisturbed. `make test` tries some of the cells, `make torture`
-all of them. Inside graph operations processes end at the failpoints of the engine, whose own matrix breaks
-its storage calls.
+The calls, those inside graphs too, are found by running each command undisturbed. `make test` tries some of
+the cells, others each day, and `make torture` all of them.
 """
 
 from __future__ import annotations
@@ -11,106 +10,33 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.cluster.root import ClusterRoot
-from omnigraph.engine.graph.root import Root
-from omnigraph.storage.location import Location
-from omnigraph.storage.objects import Recorder
-from tests.cluster.deployment import GONE, SCHEMA, WIDER, Deployment, Json, new_deployment
-from tests.engine.crash.faults import Fault, faulty_root
-from tests.python_process import PIPE, Python
+from omnigraph.storage.objects import Call
+from tests.cluster.deployment import Deployment
+from tests.cluster.scenes import SCENES, converge, faulty, find_calls, make_base
+from tests.engine.crash.faults import Fault
+from tests.engine.crash.matrix import explain_cell
+from tests.python_process import PIPE, PROJECT, Python
 
 pytestmark = pytest.mark.crash
 
-SEED = int(os.environ.get("OMNIGRAPH_SEED") or 1)
-CELLS = None if os.environ.get("OMNIGRAPH_TORTURE") else 3
+SEED = int(os.environ.get("OMNIGRAPH_SEED") or datetime.now(UTC).toordinal())
+CELLS = None if os.environ.get("OMNIGRAPH_TORTURE") else 2
 """How many calls of each command are broken in each way."""
 
 
-@dataclass(frozen=True)
-class Scene:
-    """A command, what prepares it, and what must hold when it was repeated."""
-
-    prepare: Callable[[Deployment], object]
-    run: Callable[[Deployment], Json]
-    schema: str | None = SCHEMA
-    """The schema of the graph at the end; None when it is gone."""
-    from_nothing: bool = False
-
-
-def _delete(deployment: Deployment) -> None:
-    deployment.configure(GONE)
-    assert deployment.approve("graph.knowledge")["ok"]
-
-
-def _widen(deployment: Deployment) -> None:
-    deployment.write("knowledge.pg", WIDER)
-
-
-def _rolled(deployment: Deployment) -> None:
-    """Leave a schema change that took effect and was not recorded."""
-    _widen(deployment)
-    point = failpoints.CLUSTER_APPLY_AFTER_SCHEMA_APPLY
-    with failpoints.arm(point, failpoints.error(point)):
-        deployment.apply("ann")
-    assert deployment.sidecars()
-
-
-SCENES = {
-    "import": Scene(lambda _: None, Deployment.import_, from_nothing=True),
-    "create": Scene(Deployment.import_, lambda one: one.apply("ann"), from_nothing=True),
-    "schema": Scene(_widen, lambda one: one.apply("ann"), WIDER),
-    "delete": Scene(_delete, lambda one: one.apply("ann"), None),
-    "recover": Scene(_rolled, lambda one: one.apply("ann"), WIDER),
-    "refresh": Scene(_rolled, Deployment.refresh, WIDER),
-    "approve": Scene(lambda one: one.configure(GONE), lambda one: one.approve("graph.knowledge"), None),
-}
-
-
-def faulty(fault: Fault) -> Callable[[Location], ClusterRoot]:
-    """Open roots whose storage fails once."""
-
-    def open_root(location: Location) -> ClusterRoot:
-        fault.armed = True
-        return ClusterRoot(location, faulty_root(Root.at(location), fault).objects)
-
-    return open_root
-
-
-def converge(deployment: Deployment, scene: Scene) -> None:
-    """Do what an operator does after a command failed, and look at everything."""
-    held = deployment.status()["state_observations"].get("lock_id")
-    if held is not None:
-        assert deployment.force_unlock(held)["lock_removed"]
-    if not (deployment.control / "state.json").exists():
-        assert deployment.import_()["ok"]
-    if scene.schema is None and deployment.graph().exists() and not _is_approved(deployment):
-        assert deployment.approve("graph.knowledge")["ok"]
-    result = deployment.apply("ann")
-    assert result["ok"], result["diagnostics"]
-    assert result["converged"]
-    assert deployment.sidecars() == []
-    assert deployment.plan()["changes"] == []
-    assert not deployment.apply()["state_written"]
-    if scene.schema is None:
-        assert not deployment.graph().exists()
-        state = deployment.state()
-        used = [one for one in deployment.approvals() if one["consumed_at"] is not None]
-        assert [one["approval_id"] for one in used] == list(state["approval_records"])
-        assert state["observations"]["graph.knowledge"]["kind"] == "tombstone"
-    else:
-        assert deployment.schema_of() == scene.schema
-        assert deployment.refresh()["ok"]
-
-
-def _is_approved(deployment: Deployment) -> bool:
-    return all(gate["satisfied"] for gate in deployment.plan()["approvals_required"])
+def choose(calls: tuple[Call, ...], what: str) -> list[int]:
+    """Return the calls that are broken today."""
+    cells = range(len(calls))
+    chosen = list(cells) if CELLS is None else sorted(random.Random(f"{SEED}{what}").sample(cells, CELLS))
+    print(f"{what}: {len(chosen)} of {len(calls)} cells, OMNIGRAPH_SEED={SEED}")
+    return chosen
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["failed", "unanswered"])
@@ -118,27 +44,48 @@ def _is_approved(deployment: Deployment) -> bool:
 def test_a_broken_call_is_healed_by_running_again(
     template: Deployment, tmp_path: Path, name: str, lost: bool
 ) -> None:
-    scene = SCENES[name]
-    base = new_deployment(tmp_path / "base") if scene.from_nothing else template.copy_to(tmp_path / "base")
-    scene.prepare(base)
-    recorder = Recorder()
-    undisturbed = base.copy_to(tmp_path / "undisturbed")
-    watched = Deployment(undisturbed.folder, lambda at: ClusterRoot.at(at, recorder))
-    assert scene.run(watched)["ok"]
-    calls = recorder.calls
+    scene, base = SCENES[name], make_base(name, template, tmp_path / "base")
+    calls = find_calls(name, base, tmp_path / "undisturbed")
     assert len(calls) > 4
-    cells = range(len(calls))
-    chosen = cells if CELLS is None else sorted(random.Random(f"{SEED}{name}{lost}").sample(cells, CELLS))
-    for number in chosen:
+    for number in choose(calls, f"{name} {'unanswered' if lost else 'failed'}"):
         broken = base.copy_to(tmp_path / f"cell-{number}")
         fault = Fault(number, lost=lost)
-        try:
+        with explain_cell(f"{name}: call {number}, {calls[number].op} of {calls[number].uri}"):
             scene.run(Deployment(broken.folder, faulty(fault)))
             assert fault.fired
             converge(broken, scene)
-        except BaseException as error:
-            error.add_note(f"{name}: call {number}, {calls[number].op} of {calls[number].uri}")
-            raise
+
+
+@pytest.fixture(scope="module")
+def killer() -> Iterator[subprocess.Popen[str]]:
+    """The process that starts children and kills them."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.cluster.killing"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=PROJECT,
+        text=True,
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_command_killed_at_a_call_is_healed_by_running_again(
+    template: Deployment, tmp_path: Path, name: str, killer: subprocess.Popen[str]
+) -> None:
+    scene, base = SCENES[name], make_base(name, template, tmp_path / "base")
+    calls = find_calls(name, base, tmp_path / "undisturbed")
+    for number in choose(calls, f"{name} killed"):
+        killed = base.copy_to(tmp_path / f"cell-{number}")
+        with explain_cell(f"{name}: killed at call {number}, {calls[number].op} of {calls[number].uri}"):
+            assert killer.stdin is not None
+            assert killer.stdout is not None
+            killer.stdin.write(f"{name} {number} {killed.folder}\n")
+            killer.stdin.flush()
+            assert killer.stdout.readline() == "killed\n"
+            converge(killed, scene)
 
 
 INSIDE = {
@@ -174,9 +121,7 @@ ALL = [(name, point) for name, points in INSIDE.items() for point in points]
 def test_process_that_ends_inside_a_graph_operation_is_healed(
     template: Deployment, tmp_path: Path, name: str, point: str
 ) -> None:
-    scene = SCENES[name]
-    killed = new_deployment(tmp_path / "one") if scene.from_nothing else template.copy_to(tmp_path / "one")
-    scene.prepare(killed)
+    scene, killed = SCENES[name], make_base(name, template, tmp_path / "one")
     with Python(
         *("-m", "omnigraph", "cluster", "apply", "--config", str(killed.folder), "--as", "ann"),
         env={**os.environ, failpoints.SETTING: f"{point}=exit"},
@@ -200,9 +145,7 @@ KILLS = {
 def test_a_killed_apply_leaves_its_lock_and_is_healed_after_force_unlock(
     template: Deployment, tmp_path: Path, name: str
 ) -> None:
-    scene = SCENES[name]
-    killed = new_deployment(tmp_path / "one") if scene.from_nothing else template.copy_to(tmp_path / "one")
-    scene.prepare(killed)
+    scene, killed = SCENES[name], make_base(name, template, tmp_path / "one")
     command = [sys.executable, "-m", "omnigraph", "cluster", "apply", "--config", str(killed.folder)]
     environment = {**os.environ, failpoints.SETTING: f"{KILLS[name]}=exit"}
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=300)

@@ -112,6 +112,21 @@ def test_a_ledger_that_is_not_ours_stops_a_command(
     assert applied.state() == before
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("state.json", "invalid_state"),
+        ("lock.json", "invalid_state_lock"),
+        ("recoveries/01J.json", "invalid_recovery_sidecar"),
+        ("approvals/01J.json", "invalid_approval"),
+        ("../plan.json", "invalid_plan_file"),
+    ],
+)
+def test_bottomless_files_are_findings(applied: Deployment, name: str, code: str) -> None:
+    applied.write(f"__cluster/{name}", "[" * 200_000)
+    assert code in codes(applied.apply("ann", applied.folder / "plan.json"))
+
+
 def test_old_ledgers_are_read(applied: Deployment) -> None:
     def age(state: Json) -> None:
         for name in ("state_revision", "resource_statuses", "approval_records", "recovery_records"):

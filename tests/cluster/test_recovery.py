@@ -10,7 +10,11 @@ import pytest
 from omnigraph import failpoints
 from omnigraph import graph as graphs
 from omnigraph.cluster.recovery import ROWS, Seen
+from omnigraph.cluster.root import ClusterRoot
 from omnigraph.cluster.sidecars import Operation
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import FailureKind
+from omnigraph.storage.location import Location
 from tests.cluster.deployment import (
     GONE,
     SCHEMA,
@@ -78,9 +82,10 @@ def digest_of(deployment: Deployment, address: str = "schema.knowledge") -> str:
 
 
 def test_the_table_has_a_row_for_everything_that_can_be_seen() -> None:
-    moves = {Seen.ABSENT, Seen.UNFINISHED, Seen.BROKEN, Seen.RECORDED, Seen.DESIRED, Seen.OTHER}
+    moves = set(Seen) - {Seen.ABSENT_RECORDED, Seen.PRESENT}
     expected = {(kind, seen) for kind in (Operation.CREATE, Operation.SCHEMA) for seen in moves}
-    expected |= {(Operation.DELETE, seen) for seen in (Seen.ABSENT, Seen.ABSENT_RECORDED, Seen.PRESENT)}
+    deletes = (Seen.ABSENT, Seen.ABSENT_RECORDED, Seen.PRESENT, Seen.UNREACHABLE)
+    expected |= {(Operation.DELETE, seen) for seen in deletes}
     assert ROWS.keys() == expected
 
 
@@ -207,6 +212,51 @@ def test_a_graph_that_does_not_open_keeps_the_file_of_its_schema_change(applied:
     assert len(applied.sidecars()) == 1
     (applied.folder / "kept.pg").rename(applied.graph() / "_schema.pg")
     assert applied.apply()["converged"]
+
+
+@pytest.mark.parametrize("kind", Operation)
+def test_a_failure_of_the_storage_is_no_damage_of_the_graph(applied: Deployment, kind: Operation) -> None:
+    """Nothing tells the operator to remove a graph that could not be looked at."""
+    keep_sidecar(applied, kind, digest_of(applied))
+
+    def open_root(location: Location) -> ClusterRoot:
+        return ClusterRoot.at(location, refuse)
+
+    def refuse(op: str, uri: str, /) -> None:
+        if op == "exists" and uri == str(applied.graph()):
+            raise StorageFailure("unreachable", kind=FailureKind.TRANSIENT, uri=uri)
+
+    before = applied.state()["resource_statuses"]
+    result = Deployment(applied.folder, open_root).apply("ann")
+    assert codes(result) == ["cluster_recovery_pending"]
+    assert "unreachable" in result["diagnostics"][0]["message"]
+    assert (applied.state()["resource_statuses"], len(applied.sidecars())) == (before, 1)
+    assert "graph_delete_incomplete" in codes(applied.apply("ann")) or kind is not Operation.DELETE
+    assert applied.sidecars() == []
+
+
+def test_a_schema_change_of_a_graph_that_is_gone_is_forgotten_after_a_refresh(applied: Deployment) -> None:
+    applied.write("knowledge.pg", WIDER)
+    interrupt(applied, failpoints.CLUSTER_APPLY_BEFORE_SCHEMA_APPLY)
+    shutil.rmtree(applied.graph())
+    result = applied.apply("ann")
+    assert "cluster_recovery_pending" in codes(result)
+    assert len(applied.sidecars()) == 1, "the disk may not be there"
+    assert statuses(applied.refresh())["graph.knowledge"] == "drifted graph_missing"
+    result = applied.apply("ann")
+    assert result["converged"]
+    assert (applied.sidecars(), applied.schema_of()) == ([], WIDER)
+
+
+def test_a_query_of_a_graph_that_waits_is_deleted_as_reported(applied: Deployment) -> None:
+    keep_sidecar(applied, Operation.SCHEMA, digest_of(applied))
+    (applied.graph() / "_schema.pg").rename(applied.folder / "kept.pg")
+    (applied.folder / "queries/people.gq").write_text("", encoding="utf-8")
+    result = applied.apply("ann")
+    assert outcomes(result)["query.knowledge.people"] == "delete applied"
+    assert "query.knowledge.people" not in applied.state()["applied_revision"]["resources"]
+    (applied.folder / "kept.pg").rename(applied.graph() / "_schema.pg")
+    assert applied.apply("ann")["converged"]
 
 
 def test_a_schema_changed_by_someone_else_waits_for_refresh(applied: Deployment) -> None:

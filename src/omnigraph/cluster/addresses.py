@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import StrEnum
 
 CLUSTER = "cluster"
 """What a policy for the whole server is bound to."""
 
-_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,199}")
 _SERVABLE = re.compile(r"[a-zA-Z0-9-]{1,64}")
 _RESERVED = frozenset({"policies", "healthz", "openapi", "graphs"})
 _PROVIDER = "provider.embedding."
@@ -27,7 +28,7 @@ class Kind(StrEnum):
 
 
 def is_id(text: str) -> bool:
-    """Whether a text may be the id of a resource."""
+    """Whether a text may be the id of a resource; a longer one is no name of a file."""
     return _ID.fullmatch(text) is not None
 
 
@@ -89,6 +90,15 @@ def kind_of(address: str) -> Kind | None:
         case ["pipeline", name] if name:
             return Kind.PIPELINE
     return None
+
+
+def group_queries(addresses: Iterable[str]) -> dict[str, list[str]]:
+    """Return the addresses of the queries of each graph, by name; one pass, however many graphs there are."""
+    found: dict[str, list[str]] = {}
+    for address in addresses:
+        if address.startswith("query.") and kind_of(address) is Kind.QUERY:
+            found.setdefault(address.split(".")[1], []).append(address)
+    return {graph_id: sorted(queries) for graph_id, queries in found.items()}
 
 
 def graph_of(address: str) -> str | None:

@@ -104,6 +104,7 @@ def apply(directory: Path, options: ApplyOptions, open_root: OpenRoot = ClusterR
     result = Applied(session, options.actor)
     run = _Apply(session, options)
     with session.reporting():
+        session.require_actor(options.actor, "apply")
         desired = session.load()
         with session.locked("apply", desired.config) as (root, ledger):
             if ledger.state is None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from omnigraph.cluster.diagnostics import Findings
-from omnigraph.cluster.root import ClusterRoot, encode
+from omnigraph.cluster.root import ClusterRoot, decode, encode
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
@@ -123,7 +123,7 @@ def _read(root: ClusterRoot, at: Location, findings: Findings) -> Approval | Non
         text = root.objects.read_text_if_exists(at)
         if text is None:
             return None
-        approval = msgspec.json.decode(text, type=Approval)
+        approval = msgspec.convert(decode(text), Approval)
     except (StorageFailure, msgspec.MsgspecError) as error:
         findings.add("invalid_approval", at.uri, f"the approval cannot be read: {error}")
         return None

@@ -60,6 +60,7 @@ def approve(directory: Path, request: ApprovalRequest, open_root: OpenRoot = Clu
         if actor is None:
             message = "an approval needs a person: name one with --as"
             session.findings.stop("actor_required", request.resource, message)
+        session.require_actor(actor, request.resource)
         desired = session.load()
         with session.locked("approve", desired.config) as (root, ledger):
             change, reason = _find_change(session, root, ledger.state or State(), request)

@@ -51,6 +51,9 @@ CODES: Mapping[str, Code] = {
     "embedding_api_key_required": _error("an embedding provider has no API key"),
     "external_blob_base_invalid": _error("a base of external blobs is wrong, or overlaps another"),
     "external_blob_ingress_default_deny": _warning("a graph accepts no external blobs"),
+    "external_blob_allow_ineffective": _warning(
+        "a graph allows external blobs, which it refuses all the same"
+    ),
     # The ledger and its lock.
     "storage_failure": _error("the storage of the cluster failed"),
     "state_missing": _error("the cluster has no ledger; a warning in `status`"),

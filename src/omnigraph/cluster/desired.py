@@ -29,7 +29,7 @@ from omnigraph.cluster.check_policy import check_policy
 from omnigraph.cluster.config import ClusterConfig, GraphDeclaration, Located
 from omnigraph.cluster.diagnostics import Findings, sentences
 from omnigraph.cluster.digests import hash_config, hash_profile, hash_source_profile
-from omnigraph.cluster.entries import Entry, compose_graph
+from omnigraph.cluster.entries import Entry, compose_graphs
 from omnigraph.cluster.read_config import read_config
 from omnigraph.cluster.source_files import Inlined, SourceFile, SourceFiles
 from omnigraph.deferred_dataclass import dataclass
@@ -136,6 +136,7 @@ class _Loader:
             self._add(provider.address, entry)
         for graph in self._config.graphs.values():
             self._graph(graph)
+        self._compose_graphs()
         self._policies()
         self._load_pipelines()
         resources = dict(sorted(self._resources.items()))
@@ -154,8 +155,16 @@ class _Loader:
     def _graph(self, graph: GraphDeclaration) -> None:
         self._schema(graph)
         self._check_queries(graph, dict(self._queries(graph)))
+        if graph.blobs:
+            message = f"graph '{graph.id}' refuses all external blobs, those below these bases too"
+            path = f"graphs.{graph.id}.external_blobs"
+            self._findings.add("external_blob_allow_ineffective", path, message, graph.place)
+
+    def _compose_graphs(self) -> None:
         entries = {address: one.entry for address, one in self._resources.items()}
-        self._add(graph.address, compose_graph(graph.id, entries, _wanted(graph)))
+        wanted = {graph.id: _wanted(graph) for graph in self._config.graphs.values()}
+        for address, entry in compose_graphs(wanted, entries).items():
+            self._add(address, entry)
 
     def _schema(self, graph: GraphDeclaration) -> None:
         file = self._files.read(graph.schema, "schema_file_missing")
@@ -204,6 +213,9 @@ class _Loader:
             for query in parsed[1].queries:
                 if is_id(query.name):
                     yield query, parsed[0], file
+                else:
+                    message = f"'{file.shown}' has a query whose name is too long: '{query.name[:40]}...'"
+                    self._findings.add("invalid_resource_id", declared.path, message, declared.place)
 
     def _is_parsed(self, declared: Located) -> bool:
         return self._parsed.get(self._config.resolve(declared.text)) is not None

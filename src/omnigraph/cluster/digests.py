@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from omnigraph.cluster.addresses import Kind, graph_of, kind_of, name_of, schema_address
+from omnigraph.cluster.addresses import name_of, schema_address
 
 DENY: None = None
 """The blob policy of a graph that accepts no external blobs; it adds nothing to a digest."""
@@ -48,14 +48,15 @@ def hash_config(config: Mapping[str, Any], digests: Mapping[str, str]) -> str:
 
 def hash_graph(
     graph_id: str,
+    queries: Iterable[str],
     resources: Mapping[str, HasDigest],
     provider: str | None,
     blob_policy: Mapping[str, Any] | None,
 ) -> str:
-    """Return the composite digest of a graph from the resources around it."""
+    """Return the composite digest of a graph from the resources around it; `queries` are its own, by name."""
     schema = resources.get(schema_address(graph_id))
     parts = ["graph", graph_id, "schema", "" if schema is None else schema.digest]
-    for address in _queries(graph_id, resources):
+    for address in queries:
         parts += ["query", name_of(address), resources[address].digest]
     if provider is not None:
         profile = resources.get(provider)
@@ -63,11 +64,6 @@ def hash_graph(
     if blob_policy is not DENY:
         parts += ["external_blob_policy", encode_compact(blob_policy)]
     return _hash(*parts)
-
-
-def _queries(graph_id: str, resources: Mapping[str, HasDigest]) -> Iterable[str]:
-    own = (one for one in resources if kind_of(one) is Kind.QUERY and graph_of(one) == graph_id)
-    return sorted(own, key=name_of)
 
 
 def _hash(*parts: str, closed: bool = True) -> str:

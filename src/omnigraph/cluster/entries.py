@@ -7,7 +7,14 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.cluster.addresses import Kind, graph_of, kind_of
+from omnigraph.cluster.addresses import (
+    Kind,
+    graph_address,
+    graph_of,
+    group_queries,
+    kind_of,
+    name_of,
+)
 from omnigraph.cluster.digests import hash_graph
 
 
@@ -33,22 +40,27 @@ Entries = Mapping[str, Entry]
 """Resources by address."""
 
 
-def compose_graph(graph_id: str, entries: Entries, like: Entry | None) -> Entry:
-    """Return the entry of a graph from its parts in `entries`; `like` has its provider and blob policy."""
-    provider = None if like is None else like.embedding_provider
-    blobs = None if like is None else like.external_blob_policy
-    digest = hash_graph(graph_id, entries, provider, blobs)
-    return Entry(digest, embedding_provider=provider, external_blob_policy=blobs)
+def compose_graphs(likes: Mapping[str, Entry], entries: Entries) -> dict[str, Entry]:
+    """Return the entries of graphs by address, from their parts in `entries`.
+
+    `likes` has the provider and the blob policy of each, by id.
+    """
+    queries = group_queries(entries)
+    found = {}
+    for graph_id, like in likes.items():
+        provider, blobs = like.embedding_provider, like.external_blob_policy
+        digest = hash_graph(graph_id, queries.get(graph_id, ()), entries, provider, blobs)
+        found[graph_address(graph_id)] = Entry(
+            digest, embedding_provider=provider, external_blob_policy=blobs
+        )
+    return found
 
 
 def find_mismatched_graphs(entries: Entries) -> list[str]:
     """Return the graphs whose recorded digest does not follow from the other entries."""
-    graphs = [address for address in sorted(entries) if kind_of(address) is Kind.GRAPH]
-    return [
-        address
-        for address in graphs
-        if compose_graph(str(graph_of(address)), entries, entries[address]).digest != entries[address].digest
-    ]
+    graphs = {address: entries[address] for address in sorted(entries) if kind_of(address) is Kind.GRAPH}
+    composed = compose_graphs({name_of(address): entry for address, entry in graphs.items()}, entries)
+    return [address for address, entry in graphs.items() if composed[address].digest != entry.digest]
 
 
 def subtree(graph_id: str, addresses: Iterable[str]) -> list[str]:

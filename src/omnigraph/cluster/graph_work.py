@@ -21,7 +21,6 @@ from omnigraph.cluster.sidecars import VERSION, Operation, Sidecar, remove_sidec
 from omnigraph.cluster.state import State
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.export_marks import list_exports
-from omnigraph.engine.graph.root import Root
 from omnigraph.errors import InternalError, OmnigraphError, StorageFailure
 from omnigraph.graph import Graph
 
@@ -53,7 +52,7 @@ class GraphWork:
         sidecar = self._begin(Operation.CREATE, graph_id, self.desired.resources[address].digest)
         reach(failpoints.CLUSTER_APPLY_BEFORE_GRAPH_CREATE)
         text = self._reread(address, sidecar)
-        with graphs.init(self.root.graph(graph_id).uri, schema=text, force=force) as graph:
+        with graphs.init_at(self.root.graph_root(graph_id), text, force=force) as graph:
             version = graph.snapshot().version
         self._confirm(sidecar, version)
         reach(failpoints.CLUSTER_APPLY_AFTER_GRAPH_CREATE)
@@ -155,22 +154,22 @@ class GraphWork:
         if policy is not None and self.actor is None:
             message = f"the applied policy of graph '{graph_id}' needs an actor: name one with --as"
             raise Refused("actor_required", message)
-        return graphs.open(self.root.graph(graph_id).uri, policy=policy, actor=self.actor)
+        return graphs.open_at(self.root.graph_root(graph_id), policy=policy, actor=self.actor)
 
     def _hold_branches(self, graph_id: str, stack: ExitStack) -> None:
         """Take the locks of all branches, so that no write is cut off; what is no graph has none."""
-        place = self.root.graph(graph_id)
+        root = self.root.graph_root(graph_id)
         try:
-            with graphs.open(place.uri, read_only=True) as graph:
+            with graphs.open_at(root, read_only=True) as graph:
                 branches = list(graph.branches.list())
         except StorageFailure:
             raise
         except OmnigraphError:
             return  # a graph that does not open has no writers
-        stack.enter_context(Root.at(place).locks.hold(branches))
+        stack.enter_context(root.locks.hold(branches))
 
     def _refuse_exports(self, graph_id: str) -> None:
-        for running in list_exports(Root.at(self.root.graph(graph_id))):
+        for running in list_exports(self.root.graph_root(graph_id)):
             raise Refused(
                 "graph_delete_export_in_progress",
                 f"{running.owner} exports graph '{graph_id}'; apply again when that has ended",

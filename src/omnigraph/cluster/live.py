@@ -12,7 +12,7 @@ from omnigraph.cluster.digests import hash_bytes
 from omnigraph.cluster.root import ClusterRoot
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.layout import ENTITY_FOLDERS, Layout
-from omnigraph.errors import GraphNotFound, OmnigraphError, SchemaIdentityError
+from omnigraph.errors import GraphNotFound, OmnigraphError, SchemaIdentityError, StorageFailure
 from omnigraph.graph import Graph
 from omnigraph.storage.location import Location
 
@@ -40,7 +40,8 @@ class Expected:
 class Sight:
     """What was seen at the place of a graph."""
 
-    exists: bool
+    exists: bool | None
+    """None when the storage did not say."""
     live: LiveGraph | None = None
     error: OmnigraphError | None = None
     """Why a graph that is there does not open."""
@@ -51,10 +52,13 @@ class Sight:
 def look_at(root: ClusterRoot, graph_id: str, expected: Expected) -> Sight:
     """Look at a graph without changing anything."""
     at = root.graph(graph_id)
-    if not root.objects.exists(at):
-        return Sight(exists=False)
     try:
-        with open_read_only(at) as graph:
+        if not root.objects.exists(at):
+            return Sight(exists=False)
+    except StorageFailure as failure:
+        return Sight(exists=None, error=failure)
+    try:
+        with open_read_only(root, graph_id) as graph:
             return Sight(exists=True, live=describe(graph, expected))
     except OmnigraphError as error:
         return Sight(exists=True, error=error, is_unfinished=_is_unfinished(root, at, error))
@@ -69,9 +73,9 @@ def _is_unfinished(root: ClusterRoot, at: Location, error: OmnigraphError) -> bo
 
 
 @contextmanager
-def open_read_only(at: Location) -> Iterator[Graph]:
+def open_read_only(root: ClusterRoot, graph_id: str) -> Iterator[Graph]:
     """Open a graph without recovering or writing anything."""
-    with graphs.open(at.uri, read_only=True) as graph:
+    with graphs.open_at(root.graph_root(graph_id), read_only=True) as graph:
         yield graph
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from omnigraph.cluster.diagnostics import Findings, Severity
-from omnigraph.cluster.root import ClusterRoot, encode
+from omnigraph.cluster.root import ClusterRoot, decode, encode
 from omnigraph.errors import StorageFailure
 
 VERSION = 1
@@ -48,7 +48,7 @@ def read_lock(root: ClusterRoot) -> Lock | None:
     if text is None:
         return None
     try:
-        plain = msgspec.json.decode(text)
+        plain = decode(text)
         version = plain.get("version") if isinstance(plain, dict) else None
         if isinstance(version, int) and version != VERSION:
             raise LockRejected("unsupported_state_lock_version", f"the lock has version {version}")

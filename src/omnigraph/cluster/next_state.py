@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
-from omnigraph.cluster.addresses import Kind, graph_address, graph_of, kind_of, schema_address
+from omnigraph.cluster.addresses import Kind, graph_of, kind_of, name_of
 from omnigraph.cluster.desired import Desired
+from omnigraph.cluster.entries import Entry
 from omnigraph.cluster.plan import Action, Change, Disposition
 from omnigraph.cluster.planner import RECOVERY_PENDING, diff
 from omnigraph.cluster.recovery import Sweep, consumption, tombstone
@@ -39,8 +38,7 @@ def advance(swept: Sweep, desired: Desired, done: Done, now: str) -> Converged:
     changes = done.changes
     state = swept.state
     for change in changes:
-        # What waits for recovery has the status that the sweep gave it.
-        if graph_of(change.resource) not in swept.pending:
+        if not _is_waiting(change, swept):
             state = _record(state, desired, change)
     for approval_id in done.approvals:
         state = state.consume(approval_id, consumption(now))
@@ -49,12 +47,15 @@ def advance(swept: Sweep, desired: Desired, done: Done, now: str) -> Converged:
             state = state.bury(sidecar.graph_id, tombstone(sidecar, now))
         if sidecar.approval_id is not None:
             state = state.consume(sidecar.approval_id, consumption(now))
-    by_address = {change.resource: change for change in changes}
-    for address in sorted(state.resources):
-        if kind_of(address) is Kind.GRAPH:
-            state = _compose(state, desired, by_address, str(graph_of(address)), swept)
+    state = state.compose_all(_find_parts(state, desired, changes, swept))
     converged = not diff(desired, state)
     return Converged(replace(state, config_digest=desired.config_digest) if converged else state, converged)
+
+
+def _is_waiting(change: Change, swept: Sweep) -> bool:
+    """Whether a change is of a graph, or its schema, that has the status which the sweep gave it."""
+    is_swept = kind_of(change.resource) in (Kind.GRAPH, Kind.SCHEMA)
+    return is_swept and graph_of(change.resource) in swept.pending
 
 
 def _record(state: State, desired: Desired, change: Change) -> State:
@@ -69,14 +70,20 @@ def _record(state: State, desired: Desired, change: Change) -> State:
     return state
 
 
-def _compose(
-    state: State, desired: Desired, changes: Mapping[str, Change], graph_id: str, swept: Sweep
-) -> State:
-    """Compute the digest of a graph; while it waits for a change it keeps its provider and blob policy."""
-    around = (graph_address(graph_id), schema_address(graph_id))
-    waits = graph_id in swept.pending or any(
-        change is not None and change.disposition not in (Disposition.APPLIED, Disposition.DERIVED)
-        for change in map(changes.get, around)
-    )
-    wanted = desired.resources.get(graph_address(graph_id))
-    return state.compose(graph_id, None if waits or wanted is None else wanted.entry)
+def _find_parts(
+    state: State, desired: Desired, changes: tuple[Change, ...], swept: Sweep
+) -> dict[str, Entry]:
+    """Return provider and blob policy of each graph; one that waits for a change keeps what it has."""
+    waiting = {
+        graph_of(change.resource)
+        for change in changes
+        if kind_of(change.resource) in (Kind.GRAPH, Kind.SCHEMA)
+        and change.disposition not in (Disposition.APPLIED, Disposition.DERIVED)
+    }
+    found = {}
+    for address, recorded in state.resources.items():
+        if kind_of(address) is Kind.GRAPH:
+            graph_id, wanted = name_of(address), desired.resources.get(address)
+            waits = wanted is None or graph_id in swept.pending or graph_id in waiting
+            found[graph_id] = recorded if waits or wanted is None else wanted.entry
+    return found

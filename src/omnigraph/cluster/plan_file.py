@@ -10,6 +10,7 @@ import msgspec
 
 from omnigraph.cluster.diagnostics import stopped
 from omnigraph.cluster.plan import Plan
+from omnigraph.cluster.root import decode
 
 VERSION = 1
 
@@ -74,7 +75,7 @@ def _moved(stored: _Fence | None, live: Any) -> bool:
 
 def _read(path: Path) -> _Stored:
     try:
-        stored = msgspec.json.decode(path.read_bytes(), type=_Stored)
+        stored = msgspec.convert(decode(path.read_bytes()), _Stored)
     except OSError as failure:
         message = f"the plan cannot be read: {failure.strerror}"
         raise stopped("invalid_plan_file", str(path), message) from failure

@@ -45,7 +45,7 @@ def is_schema_update(change: Change) -> bool:
 
 def _preview(root: ClusterRoot, desired: Desired, change: Change, graph_id: str) -> tuple[Migration, Fence]:
     source = schema_text(desired, change.resource)
-    with open_read_only(root.graph(graph_id)) as graph:
+    with open_read_only(root, graph_id) as graph:
         live = describe(graph, Expected(change.before_digest, change.after_digest, source))
         steps = to_migration(graph.plan_schema(source))
     return steps, Fence(live.schema_digest, live.manifest_version)

@@ -21,6 +21,11 @@ from omnigraph.cluster.root import ClusterRoot
 from omnigraph.cluster.sidecars import Operation, Sidecar
 from omnigraph.cluster.state import ResourceStatus, State, Status
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import FailureKind
+
+_SAYS_NOTHING = (FailureKind.TRANSIENT, FailureKind.CONFIGURATION)
+"""Failures that are about the storage or its credentials, and not about what is stored."""
 
 
 class Seen(StrEnum):
@@ -31,6 +36,7 @@ class Seen(StrEnum):
     PRESENT = "present"
     UNFINISHED = "an initialisation that died"
     BROKEN = "does not open"
+    UNREACHABLE = "the storage failed"
     RECORDED = "has the recorded schema"
     DESIRED = "has the desired schema"
     OTHER = "has another schema"
@@ -94,12 +100,16 @@ def consumption(now: str) -> dict[str, str]:
 def classify(case: Case, state: State) -> Seen:
     """Return what an operation finds at its graph."""
     sight, sidecar = case.sight, case.sidecar
+    if sight.exists is None:
+        return Seen.UNREACHABLE
     if sidecar.kind is Operation.DELETE:
         if sight.exists:
             return Seen.PRESENT
         return Seen.ABSENT_RECORDED if case.graph in state.resources else Seen.ABSENT
     if not sight.exists:
         return Seen.ABSENT
+    if isinstance(sight.error, StorageFailure) and sight.error.kind in _SAYS_NOTHING:
+        return Seen.UNREACHABLE
     if sight.live is None:
         return Seen.UNFINISHED if sight.is_unfinished else Seen.BROKEN
     recorded = state.resources.get(case.schema)
@@ -175,9 +185,16 @@ def _keep_broken(case: Case, done: Sweep) -> Sweep:
 
 
 def _keep_closed(case: Case, done: Sweep) -> Sweep:
-    reason = "it is gone" if case.sight.error is None else case.sight.error.message
+    reason = (
+        "it is gone; `cluster refresh` records that" if case.sight.error is None else case.sight.error.message
+    )
     _report_pending(case, f"the graph does not open: {reason}")
     return _keep(case, done)
+
+
+def _forget_or_keep(case: Case, done: Sweep) -> Sweep:
+    """A graph that is gone has no schema to recover, once `cluster refresh` has recorded that."""
+    return _keep_closed(case, done) if case.graph in done.state.resources else _retire(case, done)
 
 
 def _keep_other(case: Case, done: Sweep) -> Sweep:
@@ -231,7 +248,10 @@ ROWS: Mapping[tuple[Operation, Seen], Decision] = {
     (Operation.CREATE, Seen.BROKEN): _keep_broken,
     (Operation.SCHEMA, Seen.BROKEN): _keep_closed,
     (Operation.SCHEMA, Seen.UNFINISHED): _keep_closed,
-    (Operation.SCHEMA, Seen.ABSENT): _keep_closed,
+    (Operation.SCHEMA, Seen.ABSENT): _forget_or_keep,
+    (Operation.CREATE, Seen.UNREACHABLE): _keep_closed,
+    (Operation.SCHEMA, Seen.UNREACHABLE): _keep_closed,
+    (Operation.DELETE, Seen.UNREACHABLE): _keep_closed,
     (Operation.CREATE, Seen.OTHER): _keep_other,
     (Operation.SCHEMA, Seen.OTHER): _keep_other,
     (Operation.DELETE, Seen.ABSENT): _retire,

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.root import new_id
+from omnigraph.engine.graph.root import Root, new_id
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import ObjectStore, Observer
 from omnigraph.storage.stores import open_store
@@ -39,12 +39,13 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRoot:
-    """The root with its store; clock and ids are replaceable for tests."""
+    """The root with its store; clock, ids and the tools to work on graphs are replaceable for tests."""
 
     location: Location
     objects: ObjectStore
     clock: Callable[[], datetime] = utc_now
     new_id: Callable[[], str] = new_id
+    open_graph_root: Callable[[Location], Root] = Root.at
 
     @classmethod
     def at(cls, location: Location, observe: Observer | None = None) -> ClusterRoot:
@@ -75,6 +76,10 @@ class ClusterRoot:
         """Where a graph is; this cannot be configured."""
         return self.location / f"{GRAPHS}/{graph_id}{SUFFIX}"
 
+    def graph_root(self, graph_id: str) -> Root:
+        """The root of a graph, with the tools to work on it."""
+        return self.open_graph_root(self.graph(graph_id))
+
     def now(self) -> str:
         """The time as it is recorded: RFC 3339 in UTC."""
         return self.clock().isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -82,6 +87,14 @@ class ClusterRoot:
 
 OpenRoot = Callable[[Location], ClusterRoot]
 """Opens the storage root of a configuration; tests watch and break its storage calls."""
+
+
+def decode(text: str | bytes) -> Any:
+    """Return stored JSON as plain values; raises `msgspec.DecodeError`, for bottomless nesting too."""
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError as error:
+        raise msgspec.DecodeError("it is nested too deeply") from error
 
 
 def encode(value: msgspec.Struct) -> str:

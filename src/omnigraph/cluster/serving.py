@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from omnigraph.cluster.addresses import Kind, graph_address, graph_of, kind_of, name_of
+from omnigraph.cluster.addresses import Kind, graph_address, group_queries, kind_of, name_of
 from omnigraph.cluster.catalog import BadPayload, PayloadState, read_payload
 from omnigraph.cluster.diagnostics import Diagnostic, Findings, Severity, Stopped
 from omnigraph.cluster.digests import hash_profile
@@ -116,6 +116,7 @@ class _Reader:
         self._state = state
         self._waiting = waiting
         self._findings = Findings()
+        self._queries_of = group_queries(state.resources)
 
     def read(self) -> Serving:
         ids = [name_of(address) for address in self._of_kind(Kind.GRAPH)]
@@ -148,9 +149,7 @@ class _Reader:
         """Yield each text once, with the queries in it: those of one file are published under each name."""
         names: dict[str, list[str]] = {}
         texts: dict[str, AppliedText] = {}
-        for address in self._of_kind(Kind.QUERY):
-            if graph_of(address) != graph_id:
-                continue
+        for address in self._queries_of.get(graph_id, ()):
             found = self._text(address)
             texts.setdefault(found.text, found)
             names.setdefault(found.text, []).append(name_of(address))

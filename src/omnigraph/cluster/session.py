@@ -11,7 +11,7 @@ from typing import Any
 from omnigraph.cluster.approvals import Approvals, read_approvals
 from omnigraph.cluster.config import ClusterConfig
 from omnigraph.cluster.desired import Desired, load_desired
-from omnigraph.cluster.diagnostics import Findings, Severity
+from omnigraph.cluster.diagnostics import Findings, Severity, words
 from omnigraph.cluster.ledger import LedgerVersion, read_ledger
 from omnigraph.cluster.lock import hold_lock
 from omnigraph.cluster.observations import StateObservations, find_lock
@@ -19,6 +19,8 @@ from omnigraph.cluster.read_config import read_config
 from omnigraph.cluster.root import ClusterRoot, OpenRoot
 from omnigraph.cluster.state import State
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.graph.lineage import require_actor
+from omnigraph.errors import InvalidName
 
 
 @dataclass(slots=True)
@@ -37,6 +39,14 @@ class Session:
         if self.desired is None or not self.findings.ok:
             raise Unloadable
         return self.desired
+
+    def require_actor(self, actor: str | None, path: str) -> None:
+        """End the command when a name cannot be that of an actor."""
+        try:
+            if actor is not None:
+                require_actor(actor)
+        except InvalidName as wrong:
+            self.findings.stop("actor_required", path, words(wrong))
 
     def load_config(self) -> ClusterConfig:
         """Load `cluster.yaml` alone; one with a mistake ends the command."""

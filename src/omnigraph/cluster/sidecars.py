@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from omnigraph.cluster.diagnostics import Findings
-from omnigraph.cluster.root import ClusterRoot, encode
+from omnigraph.cluster.root import ClusterRoot, decode, encode
 from omnigraph.errors import StorageFailure
 from omnigraph.storage.location import Location
 
@@ -79,7 +79,7 @@ def _read(root: ClusterRoot, at: Location, findings: Findings) -> Sidecar | None
         text = root.objects.read_text_if_exists(at)
         if text is None:
             return None
-        plain = msgspec.json.decode(text)
+        plain = decode(text)
         version = plain.get("schema_version") if isinstance(plain, dict) else None
         if isinstance(version, int) and version != VERSION:
             message = f"the file has version {version}; finish the operation with the release that wrote it"

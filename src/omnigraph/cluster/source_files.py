@@ -69,9 +69,14 @@ class SourceFiles:
     def list_queries(self, declared: Located) -> list[str]:
         """Return the query files that a file or a directory stands for, as `read` takes them."""
         path = self._directory / declared.text
-        if not path.is_dir():
-            return [declared.text]
-        found = sorted(one.name for one in path.iterdir() if one.suffix == ".gq" and one.is_file())
+        try:
+            if not path.is_dir():
+                return [declared.text]
+            found = sorted(one.name for one in path.iterdir() if one.suffix == ".gq" and one.is_file())
+        except OSError as failure:
+            message = f"'{declared.text}' cannot be read: {failure.strerror}"
+            self._findings.add("query_file_missing", declared.path, message, declared.place)
+            return []
         if not found:
             message = f"'{declared.text}' has no `.gq` file"
             self._findings.add("query_directory_empty", declared.path, message, declared.place)

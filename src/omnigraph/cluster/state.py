@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from omnigraph.cluster.addresses import graph_address
 from omnigraph.cluster.digests import hash_bytes
-from omnigraph.cluster.entries import Entry, compose_graph, subtree
-from omnigraph.cluster.root import encode
+from omnigraph.cluster.entries import Entry, compose_graphs, subtree
+from omnigraph.cluster.root import decode, encode
 
 VERSION = 1
 _OBSERVED = "graph_manifest_version"
@@ -102,14 +102,15 @@ class State(msgspec.Struct, frozen=True):
         kept = statuses if status is None else {**statuses, address: status}
         return replace(self, resources=_without(self.resources, address), statuses=kept)
 
-    def compose(self, graph_id: str, like: Entry | None = None) -> State:
+    def compose(self, graph_id: str) -> State:
         """Compute the digest of a graph from the ledger's own parts; one that is not recorded stays so."""
-        address = graph_address(graph_id)
-        known = like or self.resources.get(address)
-        if known is None:
-            return self
-        entry = compose_graph(graph_id, self.resources, known)
-        return replace(self, resources={**self.resources, address: entry})
+        known = self.resources.get(graph_address(graph_id))
+        return self if known is None else self.compose_all({graph_id: known})
+
+    def compose_all(self, likes: Mapping[str, Entry]) -> State:
+        """Compute the digests of graphs, each with a provider and a blob policy like another entry."""
+        composed = compose_graphs(likes, self.resources)
+        return replace(self, resources={**self.resources, **composed})
 
     def consume(self, approval_id: str | None, record: Mapping[str, Any]) -> State:
         """Record that an approval was used; there may be none."""
@@ -151,7 +152,7 @@ def encode_state(state: State) -> str:
 def decode_state(text: str) -> State:
     """Return the ledger that a text stands for; raises `StateRejected`."""
     try:
-        plain = msgspec.json.decode(text)
+        plain = decode(text)
         version = plain.get("version") if isinstance(plain, dict) else None
         if isinstance(version, int) and version != VERSION:
             raise StateRejected(

@@ -81,7 +81,7 @@ class Node:
                 found[name] = member
             else:
                 member.report_name(
-                    f"'{shorten_legibly(name)}' is no id: use letters, digits, '_' and '-', "
+                    f"'{shorten_legibly(name)}' is no id: use up to 200 letters, digits, '_' and '-', "
                     "and begin with a letter or '_'",
                     "invalid_resource_id",
                 )

@@ -10,7 +10,7 @@ from omnigraph.errors import BadRequest, CompileError
 from omnigraph.graph import Graph
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.compile import compile_parsed, describe_value
-from omnigraph.lang.query.lint import lint
+from omnigraph.lang.query.lint import lint, lint_parsed
 from omnigraph.lang.query.parser import parse_queries
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
@@ -59,12 +59,13 @@ StoredQueries = Mapping[str, StoredQuery]
 
 def load_stored_queries(texts: Iterable[QueryText], graph: Graph) -> StoredQueries:
     """Return the queries of texts, checked against the schema of a graph."""
-    found = parse_stored_queries(texts)
+    parsed = [_parse(text) for text in texts]
+    found = _choose(parsed)
     if not found:
         return found
     catalog = graph.schema
-    for source in {query.source.name: query.source for query in found.values()}.values():
-        report = lint(source, catalog)  # which compiles each query once
+    for _, source, file in parsed:
+        report = lint_parsed(file, source, catalog)  # which compiles each query once
         for result in report.results:
             if result.error is not None and result.name in found:
                 raise _misfit(found[result.name], result.error)
@@ -76,10 +77,21 @@ def load_stored_queries(texts: Iterable[QueryText], graph: Graph) -> StoredQueri
 
 def parse_stored_queries(texts: Iterable[QueryText]) -> StoredQueries:
     """Return the queries of texts by name; a name that is there twice is an error."""
+    return _choose(_parse(text) for text in texts)
+
+
+_Parsed = tuple[QueryText, Source, ast.QueryFile]
+
+
+def _parse(text: QueryText) -> _Parsed:
+    source = Source(text.text, text.name)
+    return text, source, parse_queries(source)
+
+
+def _choose(parsed: Iterable[_Parsed]) -> StoredQueries:
     found: dict[str, StoredQuery] = {}
-    for text in texts:
-        source = Source(text.text, text.name)
-        for query in parse_queries(source).queries:
+    for text, source, file in parsed:
+        for query in file.queries:
             if text.chosen is not None and query.name not in text.chosen:
                 continue
             if query.name in found:

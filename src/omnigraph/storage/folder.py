@@ -392,4 +392,5 @@ def _remove_tree(folder: Path) -> None:
         else:
             Path(entry.path).unlink(missing_ok=True)
     with suppress(FileNotFoundError):
-        folder.rmdir()
+        # A folder may stand elsewhere, behind a link with its name.
+        folder.unlink() if folder.is_symlink() else folder.rmdir()

@@ -75,12 +75,12 @@ def run_disturbed(write: str, moment: str, uri: str) -> str:
 class Child:
     """One disturbed write."""
 
-    def __init__(self, write: str, moment: str, uri: str) -> None:
+    def __init__(self, run: Callable[[], str]) -> None:
         self._reader, writer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             try:
-                os.write(writer, run_disturbed(write, moment, uri).encode())
+                os.write(writer, run().encode())
             except BaseException:  # noqa: BLE001 - the status is the only way to tell
                 traceback.print_exc()
                 os._exit(1)
@@ -103,11 +103,12 @@ class Child:
         return self.fate()
 
 
-def main() -> None:
+def serve(run: Callable[[str, str, str], str]) -> None:
+    """Fork a child for each line, which calls `run` with its three words."""
     # Lance warns of every fork; here none of its threads runs yet.
     warnings.filterwarnings("ignore", message="lance is not fork-safe")
     for line in sys.stdin:
-        child = Child(*line.strip().split(maxsplit=2))
+        child = Child(partial(run, *line.strip().split(maxsplit=2)))
         fate = child.fate()
         print(fate, flush=True)
         if fate == "held":
@@ -116,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(run_disturbed)

@@ -220,6 +220,11 @@ def lint(source: Source, catalog: Catalog) -> LintReport:
         file = parse_queries(source)
     except CompileError as error:
         return report_unparsed(error)
+    return lint_parsed(file, source, catalog)
+
+
+def lint_parsed(file: ast.QueryFile, source: Source, catalog: Catalog) -> LintReport:
+    """Check every query of a file that was parsed already."""
     checked = [_check_query(query, catalog, source) for query in file.queries]
     findings = [finding for one in checked for finding in one.findings]
     findings += _unset_properties(checked, catalog)
