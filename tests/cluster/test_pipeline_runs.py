@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from omnigraph.errors import (
     PipelineDefinitionMoved,
     PipelineMovedToCluster,
     PipelineRecordInvalid,
+    PipelineRecordsMissing,
     PipelineRunInProgress,
     PipelineSchemaDrift,
+    PipelineTargetReplaced,
     PolicyDenied,
     Unauthorized,
 )
@@ -331,6 +334,67 @@ def test_an_interrupted_adoption_is_completed_by_the_next_run(deployment: Deploy
         run(file, Given(deployment.folder, OTHER))
     assert run(pipeline, given).targets["graph.team"].status == "skipped"
     assert (team(deployment), len(open_ledger(pipeline).list_runs())) == (["a@x"], 2)
+
+
+# --- graphs that are moved, lost or made again ------------------------------------------------------
+
+
+def test_a_graph_moved_to_another_cluster_is_not_loaded_twice(deployment: Deployment, tmp_path: Path) -> None:
+    assert run(applied_pipeline(deployment), Given(deployment.folder, ONE)).status == "succeeded"
+    other = deployment.copy_to(tmp_path / "other")
+    shutil.rmtree(other.control)
+    assert other.import_()["ok"]
+    assert other.apply("ann")["converged"]
+    pipeline, given = applied_pipeline(other), Given(other.folder, ONE)
+    with pytest.raises(PipelineRecordsMissing) as refused:
+        run(pipeline, given)
+    assert (refused.value.cluster, team(other)) == (str(deployment.folder), ["a@x"])
+    assert open_ledger(pipeline).list_runs() == []
+    records = "pipelines/crm"
+    shutil.copytree(deployment.control / records, other.control / records, dirs_exist_ok=True)
+    assert run(pipeline, given).targets["graph.team"].status == "skipped"
+    mark = json.loads((other.graph("team") / "__pipelines/crm/moved.json").read_text())
+    assert mark["cluster"] == str(other.folder)
+
+
+def test_a_cluster_that_was_moved_as_a_whole_goes_on(deployment: Deployment, tmp_path: Path) -> None:
+    assert run(applied_pipeline(deployment), Given(deployment.folder, ONE)).status == "succeeded"
+    moved = Deployment(deployment.folder.rename(tmp_path / "moved"))
+    assert moved.refresh()["ok"]
+    given = Given(moved.folder, ONE)
+    assert run(applied_pipeline(moved), given).targets["graph.team"].status == "skipped"
+    assert run(applied_pipeline(moved), Given(moved.folder, OTHER, content="2")).status == "succeeded"
+    assert team(moved) == ["a@x", "b@x"]
+
+
+def test_records_that_are_lost_stop_a_pipeline_until_it_starts_over(deployment: Deployment) -> None:
+    pipeline = apply_pipeline(deployment, pipeline_text(mode="merge"))
+    given = Given(deployment.folder, ONE)
+    assert run(pipeline, given).status == "succeeded"
+    shutil.rmtree(deployment.control / "pipelines")
+    with pytest.raises(PipelineRecordsMissing, match="which has lost them"):
+        run(pipeline, given)
+    assert run(pipeline, given, RunOptions(full_refresh=True)).status == "succeeded"
+    assert run(pipeline, given).status == "succeeded"
+
+
+@pytest.mark.parametrize("more", [{}, WATERMARK], ids=["rows", "watermark"])
+def test_a_graph_that_was_made_again_gets_all_rows(deployment: Deployment, more: dict[str, str]) -> None:
+    """Its first run would be skipped, or read what is new alone, as if the rows were still there."""
+    pipeline = apply_pipeline(deployment, pipeline_text(BOTH, more=more))
+    given = Given(deployment.folder, ONE, "2024-01-01")
+    assert run(pipeline, given).status == "succeeded"
+    deployment.configure("version: 1\n")
+    for name in BOTH:
+        assert deployment.approve(f"graph.{name}")["ok"]
+    assert deployment.apply("ann")["converged"]
+    pipeline = apply_pipeline(deployment, pipeline_text(BOTH, more=more))
+    for target in ("graph.team", "graph.other"):
+        with pytest.raises(PipelineTargetReplaced, match=target):
+            run(pipeline, given, RunOptions((target,)))
+    assert run(pipeline, given, RunOptions(full_refresh=True)).status == "succeeded"
+    assert [people(deployment.graph(name)) for name in BOTH] == [["a@x"], ["a@x"]]
+    assert run(pipeline, Given(deployment.folder, OTHER, "2024-01-02", "2")).status == "succeeded"
 
 
 # --- in a bucket -------------------------------------------------------------------------------------

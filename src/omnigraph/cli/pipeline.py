@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph import graph as graphs
 from omnigraph.cli.addressing import echo_write, find_cluster, require_consent, resolve_actor
 from omnigraph.cli.cluster import resolve_cluster_actor
 from omnigraph.cli.command_groups import new_app
@@ -19,7 +20,7 @@ from omnigraph.cluster.applied_pipelines import AppliedPipelines
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest, Unauthorized
 from omnigraph.pipeline.declared import lease
-from omnigraph.pipeline.declared.adoption import hold_ledger, open_ledger
+from omnigraph.pipeline.declared.adoption import FirstTarget, hold_ledger, identify_graph, open_ledger
 from omnigraph.pipeline.declared.check import check
 from omnigraph.pipeline.declared.declaration import LoadMode, Pipeline
 from omnigraph.pipeline.declared.parse import read_pipeline, read_pipelines
@@ -211,7 +212,9 @@ def reset_checkpoint(
     pipeline = _find(what, name, config).pipeline
     require_consent("forgetting checkpoints", pipeline.home, as_json=as_json)
     names = tuple(one.name for one in select_targets(pipeline, target or ()))
-    with hold_ledger(pipeline, "reset-checkpoint") as ledger:
+    with graphs.open(pipeline.into[0].uri, read_only=True) as graph:
+        first = FirstTarget(identify_graph(graph))
+    with hold_ledger(pipeline, "reset-checkpoint", first) as ledger:
         gone = ledger.forget(names)
     print_result({"forgotten": gone}, "\n".join(gone) or "nothing to forget", as_json=as_json)
 

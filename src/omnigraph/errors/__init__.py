@@ -32,7 +32,7 @@
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
     │   ├── KeyConflict, ChangeDiffRefused, ManagedByCluster
     │   └── PipelineRunInProgress, PipelineRunLost, PipelineDefinitionMoved, PipelineMovedToCluster,
-    │       StreamSinkTaken
+    │       PipelineRecordsMissing, PipelineTargetReplaced, StreamSinkTaken
     ├── ChangeFeedGap
     ├── HistoricalVersionReclaimed    the snapshot is known, its data was cleaned up
     ├── PreconditionFailed, ResourceLimitExceeded, UnsatisfiableRange, ExternalBlobUnavailable
@@ -128,6 +128,7 @@ from omnigraph.errors.pipelines import (
     PipelinePropertyType,
     PipelinePropertyUnknown,
     PipelineRecordInvalid,
+    PipelineRecordsMissing,
     PipelineRequiredUnmapped,
     PipelineRunInProgress,
     PipelineRunLost,
@@ -137,6 +138,7 @@ from omnigraph.errors.pipelines import (
     PipelineSourceKindUnsupported,
     PipelineSqlInvalid,
     PipelineTargetMissing,
+    PipelineTargetReplaced,
     PipelineTypeUnknown,
     PipelineViewUnknown,
     SourceSecretInline,
@@ -271,6 +273,7 @@ __all__ = [
     "PipelinePropertyType",
     "PipelinePropertyUnknown",
     "PipelineRecordInvalid",
+    "PipelineRecordsMissing",
     "PipelineRequiredUnmapped",
     "PipelineRunInProgress",
     "PipelineRunLost",
@@ -280,6 +283,7 @@ __all__ = [
     "PipelineSourceKindUnsupported",
     "PipelineSqlInvalid",
     "PipelineTargetMissing",
+    "PipelineTargetReplaced",
     "PipelineTypeUnknown",
     "PipelineViewUnknown",
     "PipelineWorkerLost",

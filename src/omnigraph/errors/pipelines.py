@@ -270,6 +270,39 @@ class PipelineMovedToCluster(Conflict):
         self.mark = mark
 
 
+class PipelineRecordsMissing(Conflict):
+    """A graph has rows of a pipeline whose records are in another cluster, or gone."""
+
+    code = "pipeline_records_missing"
+
+    def __init__(self, pipeline: str, target: str, cluster: str, here: str) -> None:
+        folder = f"__cluster/pipelines/{pipeline}"
+        lost = "which has lost them" if cluster == here else f"which is not the one at '{here}'"
+        super().__init__(
+            f"'{target}' has rows of pipeline '{pipeline}' on record in the cluster at '{cluster}', {lost}",
+            remedy=f"copy '{folder}' of that cluster here, or load everything with --full-refresh",
+        )
+        self.pipeline = pipeline
+        self.target = target
+        self.cluster = cluster
+
+
+class PipelineTargetReplaced(Conflict):
+    """A target is no longer the graph that earlier runs delivered into."""
+
+    code = "pipeline_target_replaced"
+
+    def __init__(self, pipeline: str, target: str, run_id: str) -> None:
+        super().__init__(
+            f"'{target}' is not the graph that run '{run_id}' delivered into: another one is at its place",
+            remedy=f"load everything with `omnigraph pipeline run {pipeline} --full-refresh "
+            f"--target {target}`",
+        )
+        self.pipeline = pipeline
+        self.target = target
+        self.run_id = run_id
+
+
 class PipelineRecordInvalid(InternalError):
     """A record of runs was damaged or written by something else."""
 

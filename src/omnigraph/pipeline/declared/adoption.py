@@ -3,6 +3,9 @@
 A file keeps them in its first target. The first run by a cluster writes `moved.json` there, which refuses
 later runs of the file, and copies runs and checkpoints. Every step can be repeated; only the last one marks
 the move as done, so a process that dies in between leaves the rest to the next run.
+
+`graph.json` among its own records says which graph these are about. A cluster that finds the mark and has no
+such records was given a graph of another one, or lost them: without them `append` would repeat rows.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath
 
 from omnigraph import failpoints
-from omnigraph.errors import PipelineMovedToCluster
+from omnigraph.deferred_dataclass import dataclass
+from omnigraph.errors import PipelineMovedToCluster, PipelineRecordsMissing
+from omnigraph.graph import Graph
 from omnigraph.pipeline.declared.declaration import Pipeline
 from omnigraph.pipeline.declared.lease import hold_lease
 from omnigraph.pipeline.declared.records import FOLDER, Ledger, OpenStore, RunRecord, report_invalid_record
@@ -23,6 +28,22 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.stores import open_store
 
 _MARK = "moved.json"
+_GRAPH = "graph.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTarget:
+    """The graph that a run delivers into first."""
+
+    graph_id: str
+    """As `identify_graph` returns it."""
+    starts_over: bool = False
+    """Whether the run loads everything, so that it needs no earlier records."""
+
+
+def identify_graph(graph: Graph) -> str:
+    """Return what a graph keeps for ever and its copies share: the id of its first commit."""
+    return graph.commits.list()[-1].id
 
 
 def open_ledger(pipeline: Pipeline, open_store: OpenStore = open_store) -> Ledger:
@@ -33,14 +54,16 @@ def open_ledger(pipeline: Pipeline, open_store: OpenStore = open_store) -> Ledge
 
 
 @contextmanager
-def hold_ledger(pipeline: Pipeline, run_id: str, open_store: OpenStore = open_store) -> Iterator[Ledger]:
+def hold_ledger(
+    pipeline: Pipeline, run_id: str, first: FirstTarget, open_store: OpenStore = open_store
+) -> Iterator[Ledger]:
     """Hold the lease of a pipeline and yield its records, with those of earlier runs of its file."""
     ledger = open_ledger(pipeline, open_store)
     with hold_lease(ledger, run_id):
         if pipeline.cluster is None:
             _refuse_moved(ledger)
         else:
-            _adopt_records(pipeline, _beside_target(pipeline, open_store), ledger, run_id)
+            _take_records(pipeline, _beside_target(pipeline, open_store), ledger, run_id, first)
         yield ledger
 
 
@@ -54,10 +77,37 @@ def _refuse_moved(ledger: Ledger) -> None:
         raise PipelineMovedToCluster(ledger.pipeline, mark["cluster"], (ledger.place / _MARK).uri)
 
 
-def _adopt_records(pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str) -> None:
+def _take_records(
+    pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str, first: FirstTarget
+) -> None:
+    """Adopt the records of a file once; after that, refuse to run without them."""
     mark = _read_mark(before)
-    if mark is not None and mark["status"] == "moved":
+    if mark is None or mark["status"] != "moved":
+        _adopt_records(pipeline, before, ledger, run_id, first)
         return
+    if not _is_about(ledger, pipeline.into[0].name, first.graph_id):
+        if not first.starts_over:
+            raise PipelineRecordsMissing(pipeline.name, pipeline.into[0].name, mark["cluster"], pipeline.home)
+        _write_graph(ledger, first)
+    if mark["cluster"] != pipeline.home:
+        _write_mark(before, pipeline.home, "moved")
+
+
+def _is_about(ledger: Ledger, target: str, graph_id: str) -> bool:
+    """Whether the records of a cluster are about a graph; those of old releases do not say it."""
+    at = ledger.place / _GRAPH
+    text = ledger.objects.read_text_if_exists(at)
+    if text is not None:
+        with report_invalid_record(at):
+            if json.loads(text)["graph"] == graph_id:
+                return True
+    runs = (one.targets[target] for one in ledger.list_runs() if target in one.targets)
+    return any(one.graph in (None, graph_id) for one in runs)
+
+
+def _adopt_records(
+    pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: str, first: FirstTarget
+) -> None:
     # A run of the file that is under way ends first; this refuses the next one.
     with hold_lease(before, run_id):
         _write_mark(before, pipeline.home, "moving")
@@ -67,6 +117,7 @@ def _adopt_records(pipeline: Pipeline, before: Ledger, ledger: Ledger, run_id: s
         for record in runs:
             ledger.copy_run(_rename_targets(record, graphs))
         ledger.add_checkpoint({graphs.get(name, name): sources for name, sources in reached.items()})
+        _write_graph(ledger, first)
         failpoints.reach(failpoints.PIPELINE_AFTER_ADOPTION)
         _write_mark(before, pipeline.home, "moved")
 
@@ -127,6 +178,11 @@ def _read_mark(ledger: Ledger) -> dict[str, str] | None:
     with report_invalid_record(at):
         found = None if text is None else json.loads(text)
         return None if found is None else {name: str(found[name]) for name in ("cluster", "status")}
+
+
+def _write_graph(ledger: Ledger, first: FirstTarget) -> None:
+    text = json.dumps({"schema_version": 1, "graph": first.graph_id}, indent=1)
+    ledger.objects.write_text(ledger.place / _GRAPH, text)
 
 
 def _write_mark(ledger: Ledger, cluster: str, status: str) -> None:

@@ -179,9 +179,10 @@ class Delivery:
         """
         if self.target.mode is not LoadMode.APPEND or self.journal.record.full_refresh:
             return False
+        now = self.journal.find_target(self.name)
         for run in self.ledger.list_runs():
             one = run.targets.get(self.name)
-            if one is None or not one.status.is_landed:
+            if one is None or not one.status.is_landed or one.graph not in (None, now.graph):
                 continue
             if one.idempotency_key == self._compute_key(
                 batch, one.recorded_as or self.name, run.definition_digest

@@ -3,6 +3,7 @@
 __pipelines/<name>/ or __cluster/pipelines/<name>/
     lease.json              the run that holds the pipeline
     checkpoint.json         how far each target has come
+    graph.json              the graph that the records of a cluster are about
     runs/<run id>.json      one run
     moved.json              the cluster that took the records of a file over
 """
@@ -82,6 +83,8 @@ class TargetRecord:
     error: Mapping[str, str] | None = None
     schema: str | None = None
     """The schema of the graph when the run began."""
+    graph: str | None = None
+    """The id of the first commit of the graph: another graph at the same place has none of the rows."""
     recorded_as: str | None = None
     """The name that a file gave to the target, in a record that a cluster took over."""
 

@@ -17,10 +17,11 @@ from omnigraph.errors import (
     OmnigraphError,
     PipelineCheckpointInvariant,
     PipelineDefinitionMoved,
+    PipelineTargetReplaced,
 )
 from omnigraph.graph import Graph
 from omnigraph.lang.values import shorten_legibly
-from omnigraph.pipeline.declared.adoption import hold_ledger
+from omnigraph.pipeline.declared.adoption import FirstTarget, hold_ledger, identify_graph
 from omnigraph.pipeline.declared.batch import Extract
 from omnigraph.pipeline.declared.check import check
 from omnigraph.pipeline.declared.declaration import Destination, Parameter, Pipeline, Strategy
@@ -61,10 +62,16 @@ def run(pipeline: Pipeline, extract: Extract, order: RunOptions = RunOptions()) 
     chosen = select_targets(pipeline, order.targets)
     check(pipeline)
     run_id = new_id()
-    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id, order.open_store) as ledger:
-        for earlier in ledger.list_runs():
+    with (
+        open_targets(pipeline, order) as graphs,
+        hold_ledger(pipeline, run_id, _first_target(pipeline, graphs, order), order.open_store) as ledger,
+    ):
+        runs = ledger.list_runs()
+        for earlier in runs:
             if _is_interrupted(earlier):
                 _Run(pipeline, graphs, ledger, ledger.resume(earlier.run_id), extract).close()
+        if not order.full_refresh:
+            _refuse_replaced(pipeline, chosen, graphs, runs)
         record = RunRecord(
             run_id,
             pipeline.name,
@@ -90,7 +97,10 @@ def retry(
 ) -> RunRecord:
     """Continue a run that was interrupted or failed; rows that landed are never delivered twice."""
     check(pipeline)
-    with open_targets(pipeline, order) as graphs, hold_ledger(pipeline, run_id, order.open_store) as ledger:
+    with (
+        open_targets(pipeline, order) as graphs,
+        hold_ledger(pipeline, run_id, _first_target(pipeline, graphs, order), order.open_store) as ledger,
+    ):
         journal = ledger.resume(run_id)
         _refuse_moved(pipeline, journal.record, ledger, graphs)
         resumed = _Run(pipeline, graphs, ledger, journal, extract)
@@ -99,6 +109,21 @@ def retry(
         journal.save(replace(journal.record, status=Status.RUNNING, finished_at=None, actor=actor))
         with record_lineage(pipeline, journal):
             return resumed.deliver()
+
+
+def _first_target(pipeline: Pipeline, graphs: Mapping[str, Graph], order: RunOptions) -> FirstTarget:
+    return FirstTarget(identify_graph(graphs[pipeline.into[0].name]), starts_over=order.full_refresh)
+
+
+def _refuse_replaced(
+    pipeline: Pipeline, chosen: Sequence[Destination], graphs: Mapping[str, Graph], runs: Sequence[RunRecord]
+) -> None:
+    """Refuse to go on from rows that went into another graph at the same place."""
+    for name in (one.name for one in chosen):
+        landed = (one for one in runs if name in one.targets and one.targets[name].status.is_landed)
+        last = next(landed, None)
+        if last is not None and last.targets[name].graph not in (None, identify_graph(graphs[name])):
+            raise PipelineTargetReplaced(pipeline.name, name, last.run_id)
 
 
 def select_targets(pipeline: Pipeline, named: Sequence[str]) -> list[Destination]:
@@ -139,7 +164,8 @@ def _require_permissions(pipeline: Pipeline, target: Destination, permissions: P
 
 
 def _new_target(target: Destination, graph: Graph) -> TargetRecord:
-    return TargetRecord(target.mode.value, target.branch, schema=graph.schema.fingerprint)
+    schema = graph.schema.fingerprint
+    return TargetRecord(target.mode.value, target.branch, schema=schema, graph=identify_graph(graph))
 
 
 def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger, graphs: Mapping[str, Graph]) -> None:
@@ -149,6 +175,8 @@ def _refuse_moved(pipeline: Pipeline, record: RunRecord, ledger: Ledger, graphs:
     for name, state in record.targets.items():
         if not state.status.is_landed and state.schema not in (None, graphs[name].schema.fingerprint):
             raise PipelineDefinitionMoved(pipeline.name, record.run_id, name)
+        if not state.status.is_landed and state.graph not in (None, identify_graph(graphs[name])):
+            raise PipelineTargetReplaced(pipeline.name, name, record.run_id)
     later = [one for one in ledger.list_runs() if one.run_id > record.run_id]
     for name, state in record.targets.items():
         if state.status.is_landed:
