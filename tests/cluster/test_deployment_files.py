@@ -1,4 +1,8 @@
-"""Files for containers and systemd: their commands are run here as they stand, without an engine."""
+"""Files for containers and systemd: their commands are run here as they stand, without an engine.
+
+The image is rehearsed: a wheel is built of the files that the Dockerfile copies, and its programs run in an
+environment that has what the extras of the Dockerfile need and nothing else. Only pip does not fetch it.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,21 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
-import sys
 import tomllib
+import venv
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import PathDistribution, distribution
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hatchling.build import build_wheel
+from packaging.requirements import Requirement
 
 from omnigraph.cli.main import main
 from omnigraph.yaml_text import read_yaml
@@ -36,22 +47,92 @@ def compose() -> dict[str, Any]:
     return found
 
 
-def start(arguments: list[str], settings: dict[str, str], **streams: Any) -> subprocess.Popen[str]:
-    """Start the entry point of the image, with the programs of this environment."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**environment(settings), "PATH": path}
-    return subprocess.Popen([str(ENTRYPOINT), *arguments], env=env, text=True, **streams)
+@dataclass(frozen=True)
+class Image:
+    """What the image would hold."""
+
+    programs: Path
+
+    def start(self, arguments: list[str], settings: dict[str, str], **streams: Any) -> subprocess.Popen[str]:
+        """Start the entry point, with the programs of the image."""
+        path = f"{self.programs}{os.pathsep}{os.environ['PATH']}"
+        inherited = {key: value for key, value in environment().items() if not key.startswith("PYTHON")}
+        env = {**inherited, "PATH": path, **settings}
+        return subprocess.Popen([str(ENTRYPOINT), *arguments], env=env, text=True, **streams)
+
+    def run(self, arguments: list[str], settings: dict[str, str] | None = None) -> tuple[int, str]:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with self.start(arguments, settings or {}, **streams) as process:
+            output, _ = process.communicate()
+            return process.returncode, output
 
 
-def run(arguments: list[str], settings: dict[str, str] | None = None) -> tuple[int, str]:
-    with start(arguments, settings or {}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        output, _ = process.communicate()
-        return process.returncode, output
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    folder = tmp_path_factory.mktemp("image")
+    wheel = build_as_the_image_does(folder / "build")
+    venv.create(folder / "venv", symlinks=True)
+    [site] = (folder / "venv" / "lib").glob("python*/site-packages")
+    with zipfile.ZipFile(wheel) as file:
+        file.extractall(site)
+    [about] = site.glob("omnigraph-*.dist-info")
+    [extras] = {found for line in instructions("RUN") for found in re.findall(r"\[([\w,]+)\]", line)}
+    for name in find_needed(PathDistribution(about), extras.split(",")):
+        link_package(name, site)
+    programs = folder / "venv" / "bin"
+    for entry in PathDistribution(about).entry_points:
+        module, _, function = entry.value.partition(":")
+        at = programs / entry.name
+        at.write_text(
+            f"#!{programs / 'python'}\nimport sys\nimport {module}\nsys.exit({module}.{function}())\n"
+        )
+        at.chmod(0o755)
+    return Image(programs)
 
 
-def test_services_of_compose_apply_and_serve_a_cluster(tmp_path: Path) -> None:
+def build_as_the_image_does(folder: Path) -> Path:
+    """Return a wheel of nothing but the files that are copied before it is built."""
+    folder.mkdir()
+    stages = (ROOT / "Dockerfile").read_text(encoding="utf-8").split("\nFROM ")
+    for line in re.findall(r"^COPY (.+)$", stages[1], re.MULTILINE):
+        *sources, target = line.split()
+        for source in sources:
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / source, folder / target)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return folder / build_wheel(str(folder))
+
+
+def find_needed(package: PathDistribution, extras: Iterable[str]) -> set[str]:
+    """Return the packages that a package needs with some extras, and what these need."""
+    found: set[str] = set()
+
+    def add(requirements: Iterable[str], extras: Iterable[str]) -> None:
+        for one in map(Requirement, requirements):
+            if one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+                key = f"{one.name}[{','.join(sorted(one.extras))}]"
+                if key not in found:
+                    found.add(key)
+                    add(distribution(one.name).requires or (), one.extras)
+
+    add(package.requires or (), extras)
+    return {key.partition("[")[0] for key in found}
+
+
+def link_package(name: str, site: Path) -> None:
+    """Make an installed package available in another environment."""
+    package = distribution(name)
+    for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+        if not (site / top).exists():
+            (site / top).symlink_to(str(package.locate_file(top)))
+
+
+def test_services_of_compose_apply_and_serve_a_cluster(tmp_path: Path, image: Image) -> None:
     services, cluster = compose()["services"], tmp_path / "cluster"
-    assert main(["cluster", "init", str(cluster)]) == 0
+    assert image.run(["cluster", "init", str(cluster)])[0] == 0
     (tmp_path / "tokens.json").write_text(json.dumps(TOKENS), encoding="utf-8")
     mounted = {"/cluster": str(cluster), "/run/secrets/tokens": str(tmp_path / "tokens.json")}
     assert services["server"]["volumes"] == services["apply"]["volumes"] == ["./cluster:/cluster"]
@@ -61,14 +142,14 @@ def test_services_of_compose_apply_and_serve_a_cluster(tmp_path: Path) -> None:
 
     comment = (ROOT / "compose.yaml").read_text(encoding="utf-8").splitlines()[1]
     [once] = re.findall(r"run --rm apply (.+)$", comment)
-    assert run(inside(once.split()))[0] == 0
-    status, output = run(inside(services["apply"]["command"]))
+    assert image.run(inside(once.split()))[0] == 0
+    status, output = image.run(inside(services["apply"]["command"]))
     assert status == 0, output
     settings = {name: mounted.get(value, value) for name, value in services["server"]["environment"].items()}
     settings["OMNIGRAPH_BIND"] = "127.0.0.1:0"
     with (
         (tmp_path / "log").open("w") as log,
-        start(services["server"]["command"], settings, stdout=subprocess.PIPE, stderr=log) as server,
+        image.start(services["server"]["command"], settings, stdout=subprocess.PIPE, stderr=log) as server,
     ):
         try:
             assert server.stdout is not None
@@ -78,7 +159,7 @@ def test_services_of_compose_apply_and_serve_a_cluster(tmp_path: Path) -> None:
             [check] = instructions("HEALTHCHECK")
             command = json.loads(check.partition("CMD ")[2])
             healthy = [word.replace("127.0.0.1:8080", address) for word in command]
-            assert subprocess.run([sys.executable, *healthy[1:]], check=False).returncode == 0
+            assert subprocess.run([image.programs / "python", *healthy[1:]], check=False).returncode == 0
             answer = httpx.get(
                 f"http://{address}/graphs/knowledge/snapshot",
                 headers={"Authorization": f"Bearer {TOKENS['act-ann']}"},
@@ -90,8 +171,8 @@ def test_services_of_compose_apply_and_serve_a_cluster(tmp_path: Path) -> None:
     assert server.returncode == 0
 
 
-def test_entry_point_needs_a_cluster_to_serve() -> None:
-    status, output = run([], {"OMNIGRAPH_CLUSTER": ""})
+def test_entry_point_needs_a_cluster_to_serve(image: Image) -> None:
+    status, output = image.run([], {"OMNIGRAPH_CLUSTER": ""})
     assert (status, "OMNIGRAPH_CLUSTER" in output) == (64, True)
 
 
