@@ -15,10 +15,12 @@ from omnigraph.server.handlers import HANDLERS
 from omnigraph.server.listen import listen
 from omnigraph.server.logs import set_up_logs
 from omnigraph.server.requests import Call
+from omnigraph.server.route import JSON
 from omnigraph.server.routes import ROUTES
 from omnigraph.server.service import Service
 from omnigraph.server.settings import Bind, ServeOptions
 from omnigraph.server.sources import DEFAULT_GRAPH
+from omnigraph.server.streams import PiecesReply
 
 
 def main() -> None:
@@ -27,7 +29,7 @@ def main() -> None:
 
     async def answer(call: Call) -> Response:
         call.authorize(Action.READ, branch="main")
-        return call.reply(body)
+        return PiecesReply([body], JSON)
 
     set_up_logs()
     options = ServeOptions(store=sys.argv[1], bind=Bind("127.0.0.1", 0), unauthenticated=True)

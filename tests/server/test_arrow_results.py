@@ -14,6 +14,7 @@ import pytest
 
 import omnigraph as og
 from omnigraph.server.route import ARROW
+from omnigraph.server.streams import PART_BYTES
 from tests.server.running import RunningServer, start_server
 
 ALL = "query q() { match { $p: Person } return { $p.name, $p.age, $p.born, $p.tags } order { $p.name } }"
@@ -107,6 +108,18 @@ def test_large_result_comes_in_batches(large_server: RunningServer) -> None:
     assert len(batches) > 4
     keys = pa.concat_arrays([batch.column(0) for batch in batches]).to_numpy()
     assert sorted(keys.tolist()) == list(range(150_000))
+
+
+def test_large_result_as_json_has_its_length_and_all_rows(large_server: RunningServer) -> None:
+    with large_server.client() as client:
+        answer = client.post("/query", json={"query": ITEMS})
+        table = pa.ipc.open_stream(
+            client.post("/query", json={"query": ITEMS}, headers={"Accept": ARROW}).content
+        ).read_all()
+    assert int(answer.headers["content-length"]) == len(answer.content) > PART_BYTES
+    found = answer.json()
+    assert list(found) == ["query_name", "target", "row_count", "columns", "rows", "graph_commit_id"]
+    assert found["rows"] == table.to_pylist()
 
 
 def memory_of(server: RunningServer) -> int:

@@ -228,7 +228,7 @@ class Rows:
         With `streaming`, consecutive rows are read without caching the column.
         """
         if streaming and self.count > SMALL and _is_consecutive(positions) and not self.is_cached(name):
-            return self._read_values(name, positions)
+            return self._read_range(name, positions)
         if len(positions) == 1 and positions[0] >= 0 and self._reads_whole(name, 1):
             return self._cached_or_loaded(name).cell(int(positions[0]))  # a read by key, without any copying
         if self._derives_from_ids(name, len(positions)):
@@ -258,6 +258,15 @@ class Rows:
             return True
         self._cold_reads += wanted
         return self._cold_reads > self.count // COLD_SHARE
+
+    def _read_range(self, name: str, positions: Positions) -> pa.Array:
+        """The values at consecutive positions."""
+        if self.growth is not None:
+            return self._read_values(name, positions)
+        first, last = int(positions[0]), int(positions[-1])
+        return run_in_worker(
+            len(positions), lambda: _to_array(self.table.take_range(first, last + 1, [name]).column(name))
+        )
 
     def _read_values(self, name: str, positions: Positions) -> pa.Array:
         return run_in_worker(len(positions) * COLD_SHARE, lambda: self._fetch_values(name, positions))

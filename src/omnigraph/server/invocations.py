@@ -7,11 +7,11 @@ from starlette.responses import Response
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.errors import BadRequest, NotFound, PolicyDenied
 from omnigraph.policy.actions import Action
+from omnigraph.query.result import Result
 from omnigraph.server.moments import authorize_moment, parse_moment
-from omnigraph.server.reads import query_seconds, run_query
+from omnigraph.server.reads import query_seconds, reply_rows, run_query
 from omnigraph.server.requests import Call, branch_or_main, decode_json
 from omnigraph.server.stored_queries import StoredQuery
-from omnigraph.server.wire.reads import read_output
 from omnigraph.server.wire.stored_queries import InvokeQueryRequest, StoredQueryListOutput
 from omnigraph.server.writes import refuse_condition, required_commit, run_mutation
 
@@ -69,11 +69,10 @@ async def _read(call: Call, found: StoredQuery, asked: InvokeQueryRequest) -> Re
     await authorize_moment(call, moment)
     seconds = query_seconds(call, None)
 
-    def work() -> bytes:
-        result = run_query(call, moment, found.text, asked.params, found.name, None, seconds)
-        return call.encode(read_output(result))
+    def work() -> Result:
+        return run_query(call, moment, found.text, asked.params, found.name, None, seconds)
 
-    return call.reply(await call.read(work))
+    return await reply_rows(call, work)
 
 
 async def _mutate(

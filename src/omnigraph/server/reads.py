@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -13,7 +13,8 @@ from omnigraph.query.result import Result
 from omnigraph.server.arrow_results import contains_mutations, stream_arrow
 from omnigraph.server.moments import Moment, authorize_moment, parse_moment, parse_version, pin
 from omnigraph.server.requests import Call, accepts_only
-from omnigraph.server.route import ARROW
+from omnigraph.server.route import ARROW, JSON
+from omnigraph.server.streams import PiecesReply
 from omnigraph.server.wire.reads import QueryRequest, ReadRequest, read_output, snapshot_output
 
 
@@ -26,14 +27,13 @@ async def query(call: Call) -> Response:
     if accepts_only(call, ARROW):
         return await stream_arrow(call, moment, asked, seconds)
 
-    def work() -> bytes:
+    def work() -> Result:
         try:
-            found = run_query(call, moment, asked.query, asked.params, asked.name, asked.max_rows, seconds)
+            return run_query(call, moment, asked.query, asked.params, asked.name, asked.max_rows, seconds)
         except WrongQueryKind as error:
             raise contains_mutations(error.query) from error
-        return call.encode(read_output(found))
 
-    return call.reply(await call.read(work))
+    return await reply_rows(call, work)
 
 
 async def read(call: Call) -> Response:
@@ -45,11 +45,10 @@ async def read(call: Call) -> Response:
     await authorize_moment(call, moment)
     seconds = query_seconds(call, None)
 
-    def work() -> bytes:
-        found = run_query(call, moment, asked.query_source, asked.params, asked.query_name, None, seconds)
-        return call.encode(read_output(found, with_commit=False))
+    def work() -> Result:
+        return run_query(call, moment, asked.query_source, asked.params, asked.query_name, None, seconds)
 
-    return call.reply(await call.read(work))
+    return await reply_rows(call, work, with_commit=False)
 
 
 async def snapshot(call: Call) -> Response:
@@ -65,6 +64,17 @@ async def snapshot(call: Call) -> Response:
         return call.encode(snapshot_output(found, graph.format_version))
 
     return call.reply(await call.read(work))
+
+
+async def reply_rows(call: Call, find: Callable[[], Result], *, with_commit: bool = True) -> Response:
+    """Run a read in a thread, encode its rows there, and return the answer."""
+
+    def work() -> list[bytes | memoryview]:
+        found = find()
+        with call.encoding():
+            return read_output(found, with_commit=with_commit)
+
+    return PiecesReply(await call.read(work), JSON)
 
 
 def run_query(

@@ -202,9 +202,15 @@ class Call:
 
     def encode(self, body: Any) -> bytes:
         """Return a body as JSON; in the thread of the work, where it may be large."""
+        with self.encoding():
+            return encode(body)
+
+    @contextmanager
+    def encoding(self) -> Iterator[None]:
+        """Count the time of the block as that of making the answer."""
         begun = time.perf_counter()
         try:
-            return encode(body)
+            yield
         finally:
             self._spend("encode", time.perf_counter() - begun)
 

@@ -1,14 +1,14 @@
 """Answers that are produced while they are sent.
 
-A piece is produced in a worker thread when the one before has been sent, so a client that does not read holds
-neither a thread nor memory. The end of the connection cancels the work and frees what the stream holds.
+A piece is produced in a worker thread while the one before is sent, so a client that does not read holds two
+pieces and no thread. The end of the connection cancels the work and frees what the stream holds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from starlette.responses import Response
@@ -19,9 +19,13 @@ from omnigraph.server.requests import Call
 from omnigraph.server.workers import Pool
 
 CHUNK_BYTES = 64 << 10
-"""The most bytes that are handed to the connection at one time."""
+"""The most bytes of a stream that are handed to the connection at one time."""
+PART_BYTES = 256 << 10
+"""The same of a body that is all there; handed over whole, a large one takes several times as long."""
 
 Pieces = Generator[bytes, None, None]
+Producing = asyncio.Future[bytes | None]
+"""The next piece of a stream, or its end, once a thread has produced it."""
 Made = TypeVar("Made")
 
 _log = logging.getLogger(__name__)
@@ -29,6 +33,29 @@ _log = logging.getLogger(__name__)
 
 class StreamBroken(Exception):
     """A stream failed after its header was sent; the connection is cut, so that the client notices."""
+
+
+class PiecesReply(Response):
+    """An answer whose body is there in pieces; a long one is neither joined nor handed over at once."""
+
+    def __init__(self, pieces: Sequence[bytes | memoryview], media: str) -> None:
+        self._pieces = pieces
+        self._size = sum(map(len, pieces))
+        is_short = self._size <= PART_BYTES
+        super().__init__(b"".join(pieces) if is_short else b"", media_type=media)
+        if not is_short:
+            self.headers["Content-Length"] = str(self._size)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        if self._size <= PART_BYTES:
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for piece in self._pieces:
+            for chunk in _cut(piece, PART_BYTES):
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def start_stream(
@@ -79,7 +106,7 @@ class StreamReply(Response):
         self._first = first
         self._pieces = pieces
         self._release = release
-        self._producing: asyncio.Future[bytes | None] | None = None
+        self._producing: Producing | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send everything; raises `ClientGone` when the client closes the connection first."""
@@ -103,15 +130,15 @@ class StreamReply(Response):
         piece: bytes | None = self._first
         self._first = b""
         while piece is not None:
-            for chunk in _cut(piece):
+            self._producing = following = self._run(lambda: next(self._pieces, None))
+            for chunk in _cut(piece, CHUNK_BYTES):
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 if gone.done():
                     raise ClientGone
-            piece = await self._produce(gone)
+            piece = await self._wait_for(following, gone)
 
-    async def _produce(self, gone: asyncio.Task[None]) -> bytes | None:
+    async def _wait_for(self, waiting: Producing, gone: asyncio.Task[None]) -> bytes | None:
         """Return the next piece; a client that leaves meanwhile cancels the work."""
-        self._producing = waiting = self._run(lambda: next(self._pieces, None))
         watched: set[asyncio.Future[Any]] = {waiting, gone}
         await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
@@ -124,9 +151,11 @@ class StreamReply(Response):
     async def _close(self) -> None:
         self._call.cancel.set()
         try:
-            if self._producing is not None and not self._producing.done():
-                # The server is stopping; what a thread still produces can only be closed after it.
+            if self._producing is not None:
+                # The client left, or the server is stopping; what a thread still produces is closed after it.
                 await asyncio.wait({self._producing})
+                if not self._producing.cancelled():
+                    self._producing.exception()
             await self._run(self._pieces.close)
         finally:
             self._release()
@@ -143,11 +172,11 @@ async def _wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-def _cut(piece: bytes) -> Iterator[bytes]:
-    if len(piece) <= CHUNK_BYTES:
+def _cut(piece: bytes | memoryview, size: int) -> Iterator[bytes]:
+    if len(piece) <= size:
         if piece:
-            yield piece
+            yield bytes(piece)
         return
     view = memoryview(piece)
-    for start in range(0, len(piece), CHUNK_BYTES):
-        yield bytes(view[start : start + CHUNK_BYTES])
+    for start in range(0, len(piece), size):
+        yield bytes(view[start : start + size])

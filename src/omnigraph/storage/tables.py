@@ -242,6 +242,12 @@ class Table:
         with self.access.call("take", self.uri):
             return to_logical(self.native.take(pa.array(offsets), columns=list(columns)))
 
+    def take_range(self, start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+        """Return the rows between two offsets of the order that a scan has; a quarter of taking each."""
+        with self.access.call("take", self.uri):
+            rows = self.native.scanner(columns=list(columns), offset=start, limit=stop - start)
+            return to_logical(rows.to_table())
+
     def count(self, where: str | None = None, *, fragments: Sequence[int] | None = None) -> int:
         """Count the rows that satisfy `where`; without it, the answer is in memory already.
 

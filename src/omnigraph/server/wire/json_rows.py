@@ -5,12 +5,15 @@ The bytes are those that msgspec makes of `Result.rows()`; a test compares them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.lang.types import ValueType
+from omnigraph.deferred_dataclass import dataclass
+from omnigraph.lang.types import Scalar, ValueType
 from omnigraph.lang.values import column_to_json
 from omnigraph.query.result import Result
 
@@ -23,45 +26,67 @@ _WRITTEN_OTHERWISE = (0x22, 0x5C, 0x7F)
 _JSON = msgspec.json.Encoder()
 
 
-def encode_rows(result: Result) -> msgspec.Raw:
-    """Return an array of objects, one for each row."""
+def encode_rows(result: Result) -> Iterator[bytes | memoryview]:
+    """Yield an array of objects, one for each row, in pieces; what they are made of is not copied again."""
     names = result.columns
     if len(result) < FEWEST or len(set(names)) < len(names):
-        return msgspec.Raw(_JSON.encode(result.rows()))
+        yield _JSON.encode(result.rows())
+        return
     heads = [_JSON.encode(name).decode() for name in names]
-    found = [
-        _objects(batch.slice(start, BATCH), heads, result.types)
-        for batch in result.batches()
-        for start in range(0, batch.num_rows, BATCH)
-    ]
-    return msgspec.Raw(b"[" + b",".join(found) + b"]")
+    opening = b"["
+    for batch in result.batches():
+        for start in range(0, batch.num_rows, BATCH):
+            yield opening
+            yield _objects(batch.slice(start, BATCH), heads, result.types)
+            opening = b","
+    yield b"]"
 
 
-def _objects(batch: pa.RecordBatch, heads: list[str], types: tuple[ValueType, ...]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """A column as JSON: what stands between two texts that are the same in every row."""
+
+    values: pa.Array
+    quote: str = ""
+
+
+def _objects(batch: pa.RecordBatch, heads: list[str], types: tuple[ValueType, ...]) -> memoryview:
     """Return the objects of some rows, with commas between them."""
     parts: list[pa.Array | pa.Scalar] = []
-    for place, (head, column, type_) in enumerate(zip(heads, batch.columns, types, strict=True)):
-        parts += [_text(f"{',' if place else '{'}{head}:"), _cells(column, type_)]
-    rows = pc.binary_join_element_wise(*parts, _text("}"), _text(""))
-    whole = pa.LargeListArray.from_arrays(pa.array([0, len(rows)], pa.int64()), rows)
-    joined: bytes = pc.binary_join(whole, _text(","))[0].as_buffer().to_pybytes()
-    return joined
+    between = "{"
+    for head, column, type_ in zip(heads, batch.columns, types, strict=True):
+        cells = _cells(column, type_)
+        parts += [_text(f"{between}{head}:{cells.quote}"), cells.values]
+        between = f"{cells.quote},"
+    rows = pc.binary_join_element_wise(*parts, _text(f"{between.removesuffix(',')}}},"), _text(""))
+    # The texts of an array are one after another in memory; the last one has a comma too many.
+    _, places, data = rows.buffers()
+    ends = np.frombuffer(places, np.int64)
+    return memoryview(data)[ends[rows.offset] : ends[rows.offset + len(rows)] - 1]
 
 
-def _cells(column: pa.Array, type_: ValueType) -> pa.Array:
+def _cells(column: pa.Array, type_: ValueType) -> _Cells:
     """Return each value of a column as JSON."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type
     if (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and _are_texts(column, type_):
-        quote = _text('"')
-        cells = pc.binary_join_element_wise(quote, column.cast(pa.large_string()), quote, _text(""))
-    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return _quoted(column.cast(pa.large_string()))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         cells = column.cast(pa.large_string())
-    else:
-        values = column_to_json(column, type_)
-        return pa.array([_JSON.encode(value).decode() for value in values], pa.large_string())
-    return cells.fill_null("null") if cells.null_count else cells
+        return _Cells(cells.fill_null("null") if cells.null_count else cells)
+    values = column_to_json(column, type_)
+    if type_.is_list or type_.is_text or type_.scalar is Scalar.VECTOR:
+        return _Cells(_texts(_JSON.encode(value).decode() for value in values))
+    # No comma stands within a number, a date or null.
+    return _Cells(_texts(_JSON.encode(values)[1:-1].decode().split(",")))
+
+
+def _quoted(texts: pa.Array) -> _Cells:
+    if not texts.null_count:
+        return _Cells(texts, '"')  # the quotes are parts of what stands between the columns
+    quote = _text('"')
+    return _Cells(pc.binary_join_element_wise(quote, texts, quote, _text("")).fill_null("null"))
 
 
 def _are_texts(column: pa.Array, type_: ValueType) -> bool:
@@ -81,3 +106,7 @@ def _are_texts(column: pa.Array, type_: ValueType) -> bool:
 
 def _text(value: str) -> pa.Scalar:
     return pa.scalar(value, pa.large_string())
+
+
+def _texts(values: Iterable[str]) -> pa.Array:
+    return pa.array(values, pa.large_string())

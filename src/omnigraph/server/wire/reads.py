@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from omnigraph.query.result import Result
-from omnigraph.server.wire.base import Sparse, Wire
+from omnigraph.server.wire.base import Sparse, Wire, encode
 from omnigraph.server.wire.commits import CommitOutput
 from omnigraph.server.wire.json_rows import encode_rows
 from omnigraph.snapshot import Snapshot, TableInfo
@@ -71,28 +71,26 @@ class ReadOutput(Sparse, frozen=True, kw_only=True):
     graph_commit_id: str | None = None
 
 
-class _Rows(Wire, frozen=True, kw_only=True):
-    """The members of `ReadOutput` that every answer has, in the order that `/read` promises."""
+class _Head(Wire, frozen=True, kw_only=True):
+    """The members of `ReadOutput` before its rows, in the order that `/read` promises."""
 
     query_name: str
     target: ReadTargetOutput
     row_count: int
     columns: list[str] | msgspec.UnsetType
-    rows: msgspec.Raw
-    graph_commit_id: str | msgspec.UnsetType
 
 
-def read_output(result: Result, *, with_commit: bool = True) -> _Rows:
-    """Return the body of a result; `rows` is there even when it is empty."""
-    commit = result.graph_commit_id if with_commit else None
-    return _Rows(
+def read_output(result: Result, *, with_commit: bool = True) -> list[bytes | memoryview]:
+    """Return the body of a result as JSON, in pieces; `rows` is there even when it is empty."""
+    head = _Head(
         query_name=result.query_name,
         target=ReadTargetOutput(branch=result.branch, snapshot=result.snapshot),
         row_count=len(result),
         columns=result.columns or msgspec.UNSET,
-        rows=encode_rows(result),
-        graph_commit_id=msgspec.UNSET if commit is None else commit,
     )
+    commit = result.graph_commit_id if with_commit else None
+    end = b"}" if commit is None else b',"graph_commit_id":%b}' % encode(commit)
+    return [encode(head)[:-1] + b',"rows":', *encode_rows(result), end]
 
 
 class SnapshotDataset(Wire, frozen=True, kw_only=True):
