@@ -208,7 +208,8 @@ def test_removing_a_fork_spares_one_beside_it_that_is_being_made(anywhere: OpenG
         make_fork(anywhere, name)
     ann, bob = place_of(anywhere, "team/ann"), place_of(anywhere, "team/bob")
     anywhere.root.objects.delete(bob.table / "_refs/branches/team%2Fbob.json")
-    remove_fork(anywhere.root, ann.table, "team/ann")
+    with hold_lock(anywhere, "team/ann") as held:
+        remove_fork(anywhere.root, held, ann.table, "team/ann")
     assert is_there(anywhere, ann) == (False, False)
     assert is_there(anywhere, bob) == (False, True)
 
@@ -217,7 +218,8 @@ def test_removing_a_fork_below_main_spares_the_table(graph: OpenGraph) -> None:
     append_people(graph, "ann")
     make_fork(graph, "main/x")
     place = place_of(graph, "main/x")
-    remove_fork(graph.root, place.table, "main/x")
+    with hold_lock(graph, "main/x") as held:
+        remove_fork(graph.root, held, place.table, "main/x")
     assert is_there(graph, place) == (False, False)
     assert ids(graph.root.tables.tip(place.table)) == ["ann"]
 

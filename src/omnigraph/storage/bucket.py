@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import obstore
@@ -14,9 +15,16 @@ from obstore.exceptions import BaseError
 from obstore.store import MemoryStore, S3Store
 
 from omnigraph import errors
-from omnigraph.storage.failures import FailureKind, is_absent, is_precondition, not_found, storage_failure
+from omnigraph.storage.failures import (
+    FailureKind,
+    classify_store_error,
+    is_absent,
+    is_precondition,
+    not_found,
+    storage_failure,
+)
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import CHUNK, ObjectStore, Observer, VersionedBytes
+from omnigraph.storage.objects import CHUNK, Fence, ObjectStore, Observer, VersionedBytes
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
@@ -26,6 +34,9 @@ _CONNECT_TIMEOUT = timedelta(seconds=5)
 _REQUEST_TIMEOUT = timedelta(seconds=20)
 _RETRY_TIMEOUT = timedelta(seconds=20)
 _MAX_RETRIES = 4
+# A request behind a fence ends well within the time for which the fence holds once it is confirmed.
+_PROMPT_TIMEOUT = timedelta(seconds=10)
+_FENCED_ATTEMPTS = 3
 
 # obstore raises built-in types for a missing object (FileNotFoundError) and a malformed key (ValueError).
 _CLIENT_ERRORS = (BaseError, OSError, ValueError)
@@ -37,22 +48,37 @@ _client_process: int | None = None
 class BucketStore(ObjectStore):
     """Objects of one bucket, through one client that threads may share."""
 
-    def __init__(self, bucket: str, client: Client, scope: str, observe: Observer | None = None) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        client: Client,
+        scope: str,
+        observe: Observer | None = None,
+        *,
+        connect_promptly: Callable[[], Client] | None = None,
+    ) -> None:
+        """`connect_promptly` makes the client for deletes behind a fence, where it is another one."""
         super().__init__(observe)
         self.scope = scope
         self._bucket = bucket
         self._client = client
+        self._connect_promptly = connect_promptly
 
     @classmethod
     def connect(cls, root: Location, observe: Observer | None = None) -> BucketStore:
         """The bucket of `root`, reached as the AWS environment says."""
         endpoint = root.storage_options().get("aws_endpoint", "aws")
-        return cls(root.bucket, s3_client(root), endpoint, observe)
+        promptly = partial(s3_client, root, prompt=True)
+        return cls(root.bucket, s3_client(root), endpoint, observe, connect_promptly=promptly)
 
     @classmethod
     def in_memory(cls, bucket: str, observe: Observer | None = None) -> BucketStore:
         """A bucket that lives as long as this object."""
         return cls(bucket, MemoryStore(), f"memory-{next(_MEMORIES)}", observe)
+
+    @cached_property
+    def _prompt_client(self) -> Client:
+        return self._client if self._connect_promptly is None else self._connect_promptly()
 
     def _check_location(self, at: Location) -> None:
         super()._check_location(at)
@@ -188,25 +214,43 @@ class BucketStore(ObjectStore):
                 raise
         return True
 
-    def _delete_object(self, at: Location) -> None:
+    def _delete_object(self, at: Location, fence: Fence | None) -> None:
         with wrap_s3_errors("delete", at):
-            self._remove([at.key])
+            self._remove([at.key], fence)
 
-    def _delete_prefix(self, at: Location) -> None:
+    def _delete_prefix(self, at: Location, fence: Fence | None) -> None:
         with wrap_s3_errors("delete everything below", at):
             for batch in obstore.list(self._client, at.key or None, chunk_size=1000):
-                self._remove([entry["path"] for entry in batch])
+                self._remove([entry["path"] for entry in batch], fence)
 
-    def _remove(self, keys: list[str]) -> None:
-        try:
-            obstore.delete(self._client, keys if len(keys) > 1 else keys[0])
-        except FileNotFoundError as failure:
-            if not is_absent(failure):
-                raise
+    def _remove(self, keys: list[str], fence: Fence | None) -> None:
+        if fence is None:
+            _delete_keys(self._client, keys)
+            return
+        for left in reversed(range(_FENCED_ATTEMPTS)):
+            fence.confirm()
+            try:
+                _delete_keys(self._prompt_client, keys)
+            except _CLIENT_ERRORS as failure:
+                if left == 0 or classify_store_error(failure)[0] is not FailureKind.TRANSIENT:
+                    raise
+            else:
+                return
 
 
-def s3_client(root: Location) -> S3Store:
-    """A client for the bucket of `root`, set up as the AWS environment says."""
+def _delete_keys(client: Client, keys: list[str]) -> None:
+    try:
+        obstore.delete(client, keys if len(keys) > 1 else keys[0])
+    except FileNotFoundError as failure:
+        if not is_absent(failure):
+            raise
+
+
+def s3_client(root: Location, *, prompt: bool = False) -> S3Store:
+    """A client for the bucket of `root`, set up as the AWS environment says.
+
+    With `prompt` a request that the store does not answer fails within seconds, and is not sent again.
+    """
     settings = dict(root.storage_options())
     allow_http = settings.pop("allow_http", "false") == "true"
     with wrap_s3_errors("connect to", root):
@@ -216,9 +260,9 @@ def s3_client(root: Location) -> S3Store:
             client_options={
                 "allow_http": allow_http,
                 "connect_timeout": _CONNECT_TIMEOUT,
-                "timeout": _REQUEST_TIMEOUT,
+                "timeout": _PROMPT_TIMEOUT if prompt else _REQUEST_TIMEOUT,
             },
-            retry_config={"max_retries": _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT},
+            retry_config={"max_retries": 0 if prompt else _MAX_RETRIES, "retry_timeout": _RETRY_TIMEOUT},
         )
 
 

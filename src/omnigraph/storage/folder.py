@@ -16,7 +16,7 @@ from pathlib import Path
 from omnigraph import errors
 from omnigraph.storage.failures import not_found, storage_failure, wrap_os_errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import CHUNK, ObjectStore, VersionedBytes, is_residue
+from omnigraph.storage.objects import CHUNK, Fence, ObjectStore, VersionedBytes, is_residue
 
 LOCK_FOLDER = "__locks"
 LOCK_SUFFIX = ".lock"
@@ -220,7 +220,9 @@ class FolderStore(ObjectStore):
             _sync_folder(target.path.parent)
         return True
 
-    def _delete_object(self, at: Location) -> None:
+    def _delete_object(self, at: Location, fence: Fence | None) -> None:
+        if fence is not None:
+            fence.confirm()
         with wrap_os_errors("delete", at.uri):
             try:
                 if stat.S_ISDIR(os.lstat(at.uri).st_mode):
@@ -230,7 +232,9 @@ class FolderStore(ObjectStore):
             except _NOT_THERE:
                 return
 
-    def _delete_prefix(self, at: Location) -> None:
+    def _delete_prefix(self, at: Location, fence: Fence | None) -> None:
+        if fence is not None:
+            fence.confirm()
         with wrap_os_errors("delete everything below", at.uri):
             if not _is_folder(at.path):
                 return

@@ -10,7 +10,7 @@ from omnigraph.errors import StorageFailure
 from omnigraph.storage.base_paths import fork_uri
 from omnigraph.storage.failures import TableFailureKind, table_failure
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore
+from omnigraph.storage.objects import Fence, ObjectStore
 from omnigraph.storage.references import (
     Fork,
     Incarnation,
@@ -88,12 +88,12 @@ def has_files(objects: ObjectStore, own: OwnFiles) -> bool:
     return bool(own.files) or any(objects.exists(folder) for folder in own.folders)
 
 
-def remove_files(objects: ObjectStore, own: OwnFiles) -> None:
+def remove_files(objects: ObjectStore, own: OwnFiles, fence: Fence | None) -> None:
     """Remove all of it; what is gone already is fine."""
     for file in own.files:
-        objects.delete(file)
+        objects.delete(file, fence)
     for folder in own.folders:
-        objects.delete_prefix(folder)
+        objects.delete_prefix(folder, fence)
 
 
 class Forks:
@@ -183,9 +183,10 @@ class Forks:
         """Every fork of a table, by its name alone."""
         return list_fork_names(self._objects, location)
 
-    def delete(self, location: Location, name: str) -> None:
+    def delete(self, location: Location, name: str, fence: Fence | None = None) -> None:
         """Remove a fork and exactly its own files; fails with `NotFound`, or `InUse` when it has forks.
 
+        A later fork of that name has files of the same names: the fence keeps those of another process.
         Lance's own removal is not used: it takes the whole folder of the first part of the name that no
         other fork has, and with it the files of a fork whose creation is under way. Below `main/` that
         folder is the table. Forks below its name, and one above it, keep theirs.
@@ -203,27 +204,29 @@ class Forks:
         if unknown:
             raise damaged_reference_error(location, min(unknown))
         self._tables.drop(name)
-        self._objects.delete(reference_location(location, name))
-        self._remove_files(location, name, found.names)
+        self._objects.delete(reference_location(location, name), fence)
+        self._remove_files(location, name, found.names, fence)
 
     def built_on(self, location: Location, name: str) -> tuple[str, ...]:
         """The forks that were made from one, directly or not."""
         return tuple(_list_built_on(self.survey(location), name))
 
-    def remove_residue(self, location: Location, name: str) -> None:
+    def remove_residue(self, location: Location, name: str, fence: Fence | None = None) -> None:
         """Remove the files of a fork that has no reference, and exactly those; refused while it exists."""
         if self.find(location, name) is not None:
             uri = fork_uri(location, name)
             raise table_failure(TableFailureKind.EXISTS, "remove_residue", uri, "the fork exists")
-        self._remove_files(location, name, self.names(location))
+        self._remove_files(location, name, self.names(location), fence)
 
     def has_residue(self, location: Location, name: str, found: Collection[str]) -> bool:
         """Whether there are files that only a fork of this name can have left; `found` are all forks."""
         own = list_own_files(self._objects, location, name, found)
         return name not in found and has_files(self._objects, own)
 
-    def _remove_files(self, location: Location, name: str, found: Collection[str]) -> None:
-        remove_files(self._objects, list_own_files(self._objects, location, name, found))
+    def _remove_files(
+        self, location: Location, name: str, found: Collection[str], fence: Fence | None
+    ) -> None:
+        remove_files(self._objects, list_own_files(self._objects, location, name, found), fence)
 
 
 def sort_innermost_first(found: Survey) -> list[str]:

@@ -164,6 +164,18 @@ class LeaseLock:
         """True while a durable effect may still be started under this lease."""
         return self._slot.held() is not None and self._clock() - self._slot.sent < self._ttl / 2
 
+    def confirm(self) -> bool:
+        """Whether the store still has this lease as ours, and no other process can take it for some time."""
+        with self._slot.mutex:
+            lease = self._slot.held()
+            if lease is None:
+                return False
+            found = self._store.read_text_versioned(self._at)
+            stored = None if found is None else decode_lease(found.text, self._at)
+            if stored is None or (stored.epoch, stored.owner) != (lease.epoch, lease.owner):
+                self._forget()
+        return self.fresh()
+
     def mark_deleted(self) -> None:
         """Note, durably, that the branch is about to go, so that its name is not reused at once."""
         with self._slot.mutex:
@@ -339,9 +351,13 @@ class LeaseLock:
                 break
             # An earlier beat of ours arrived although its acknowledgement did not.
             slot.current = (stored, found.token)
-        slot.current = None
-        slot.stop.set()
+        self._forget()
         return False
+
+    def _forget(self) -> None:
+        """Stop to renew a lease that another process took."""
+        self._slot.current = None
+        self._slot.stop.set()
 
     def _put_lease(self, lease: Lease, replacing: str | None) -> bool:
         """Put a body; a failed precondition may be caused by our own put, retried by the client."""

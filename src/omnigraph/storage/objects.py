@@ -30,6 +30,17 @@ class Observer(Protocol):
     def __call__(self, op: str, uri: str, /) -> None: ...
 
 
+class Fence(Protocol):
+    """What allows a process to delete objects whose names another one may use again, once it has the lock.
+
+    A bucket deletes whatever has a name by the time the request arrives. So a fence is confirmed when it is
+    known what to delete, directly before each request, and a request is never repeated without it.
+    """
+
+    def confirm(self) -> None:
+        """Raise `LockLost` unless the store still shows the locks of the caller as held."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One storage call."""
@@ -250,15 +261,15 @@ class ObjectStore(ABC):
         if not self._share_object(source, target):
             raise not_found(source.uri)
 
-    def delete(self, at: Location) -> None:
-        """Remove an object; one that is not there is fine."""
+    def delete(self, at: Location, fence: Fence | None = None) -> None:
+        """Remove an object; one that is not there is fine. See `Fence` for names that are used again."""
         self._begin_call("delete", at)
-        self._delete_object(at)
+        self._delete_object(at, fence)
 
-    def delete_prefix(self, at: Location) -> None:
-        """Remove everything below `at`; nothing there is fine."""
+    def delete_prefix(self, at: Location, fence: Fence | None = None) -> None:
+        """Remove everything below `at`; nothing there is fine. See `Fence` for names that are used again."""
         self._begin_call("delete_prefix", at)
-        self._delete_prefix(at)
+        self._delete_prefix(at, fence)
 
     def _begin_call(self, op: str, at: Location) -> None:
         self._check_location(at)
@@ -326,10 +337,10 @@ class ObjectStore(ABC):
     def _share_object(self, source: Location, target: Location) -> bool: ...
 
     @abstractmethod
-    def _delete_object(self, at: Location) -> None: ...
+    def _delete_object(self, at: Location, fence: Fence | None) -> None: ...
 
     @abstractmethod
-    def _delete_prefix(self, at: Location) -> None: ...
+    def _delete_prefix(self, at: Location, fence: Fence | None) -> None: ...
 
 
 def _encode_text(text: str, at: Location) -> bytes:

@@ -92,6 +92,10 @@ class RecordLock:
         """True: a record lock has no time limit."""
         return True
 
+    def confirm(self) -> bool:
+        """True: the system keeps it for as long as the process lives."""
+        return True
+
     def mark_deleted(self) -> None:
         """Nothing to do: no one can hold an old handle of a branch whose lock excludes them."""
 

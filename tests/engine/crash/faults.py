@@ -20,7 +20,7 @@ from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.folder import FolderStore
 from omnigraph.storage.forks import Forks
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import ObjectStore, VersionedBytes
+from omnigraph.storage.objects import Fence, ObjectStore, VersionedBytes
 from omnigraph.storage.session import Access
 from omnigraph.storage.tables import Tables
 from tests.engine.crash.places import locks_of
@@ -187,12 +187,12 @@ class _Answering(ObjectStore):
         self._answered("swap", at)
         return swapped
 
-    def _delete_object(self, at: Location) -> None:
-        super()._delete_object(at)
+    def _delete_object(self, at: Location, fence: Fence | None) -> None:
+        super()._delete_object(at, fence)
         self._answered("delete", at)
 
-    def _delete_prefix(self, at: Location) -> None:
-        super()._delete_prefix(at)
+    def _delete_prefix(self, at: Location, fence: Fence | None) -> None:
+        super()._delete_prefix(at, fence)
         self._answered("delete_prefix", at)
 
 

@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from omnigraph.engine.branches.manage import create_branch, delete_branch
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_graph
@@ -40,8 +41,17 @@ from tests.engine.crash.matrix import (
 )
 from tests.engine.crash.openings import OPENINGS, Stage, make_stage
 from tests.engine.crash.places import ENDLESS, copy_graph, drop_graph, root_at
-from tests.engine.crash.world import make_graph, pending
-from tests.engine.crash.writes import IN_TURN, WRITES
+from tests.engine.crash.steps import BRANCH, Step, changes
+from tests.engine.crash.world import (
+    PERSON,
+    change,
+    look,
+    make_graph,
+    open_unrecovered,
+    pending,
+    require_settled,
+)
+from tests.engine.crash.writes import IN_TURN, WRITES, next_write
 from tests.storage.conftest import s3_server, use_s3
 
 pytestmark = pytest.mark.crash
@@ -345,6 +355,56 @@ def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_both_report_the_tr
             report = disturb(killer, "")
             assert beside is None or isinstance(beside, WriterBusy), beside
             require_both(scene, at, report, beside, open_graph if number % 2 else OpenGraph.open)
+        drop_graph(at)
+
+
+# --- a process that lost its lease, and deletes ---------------------------------------------------
+
+ZED = 'insert Person { name: "zed" }'
+
+
+def make_again(graph: OpenGraph) -> None:
+    """The branch, deleted if it is there, made again and written to."""
+    if BRANCH in graph.branch_names():
+        delete_branch(graph, BRANCH)
+    create_branch(graph, BRANCH)
+    change(graph, ZED, BRANCH)
+
+
+LATE: dict[str, Step] = {
+    "first-touch-over-orphans": changes(ZED, BRANCH),
+    "branch-delete": make_again,
+    "branch-create-over-residue": make_again,
+    "cleanup-orphan-forks": make_again,
+}
+"""Kinds that delete what may have the name of something new when the request arrives, and what makes that."""
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        pytest.param("s3", name, id=f"{name}{BUCKET}", marks=pytest.mark.s3)
+        for name in (LATE if ALL else [list(LATE)[SEED % len(LATE)]])
+    ],
+    indirect=["place"],
+    scope="module",
+)
+def test_deletes_under_a_lost_lease_spare_what_its_next_holder_made(
+    name: str, scenes: Scenes, killer: subprocess.Popen[str]
+) -> None:
+    scene = scenes(name)
+    deletes = [number for number, call in enumerate(scene.calls) if call.op in ("delete", "delete_prefix")]
+    assert deletes
+    for number in deletes:
+        at = copy_of(scene)
+        with explain_cell(scene.cell(number)):
+            assert disturb(killer, f"{scene.name} ={number} {at.uri}") == "held"
+            LATE[name](open_unrecovered(at))
+            disturb(killer, "")
+            found = open_graph(root_at(at))
+            assert "zed" in {row["id"] for row in look(found)[BRANCH].rows[PERSON]}
+            next_write(found, BRANCH)
+            require_settled(found)
         drop_graph(at)
 
 

@@ -24,6 +24,7 @@ from omnigraph.engine.write.pending_rows import ROWS_SETTING
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.indexes import IndexSpec, stage_indexes
+from omnigraph.storage.references import reference_location
 from omnigraph.storage.staging import commit_staged
 from tests.engine.crash.embeddings import EMBEDDINGS
 from tests.engine.crash.large_loads import LARGE_LOADS
@@ -131,6 +132,13 @@ def _over_orphans(graph: OpenGraph) -> None:
     create_branch(graph, BRANCH)
 
 
+def _half_a_branch(graph: OpenGraph) -> None:
+    """The files of a branch whose creation was cut off before its reference."""
+    manifest = graph.root.layout.manifest
+    graph.root.forks.create(graph.load("main").table, BRANCH)
+    graph.root.objects.delete(reference_location(manifest, BRANCH))
+
+
 def _cleans_up(graph: OpenGraph) -> object:
     """A cleanup of everything that is past, however young it is."""
     with patch.dict("os.environ", {upkeep.SETTING: "0"}):
@@ -192,6 +200,7 @@ WRITES: dict[str, Write] = {
     "load-overwrite": Write(loads(Mode.OVERWRITE)),
     "load-append-first-touch": Write(loads(Mode.APPEND, BRANCH), make_branch, BRANCH),
     "branch-create": Write(lambda graph: create_branch(graph, BRANCH)),
+    "branch-create-over-residue": Write(lambda graph: create_branch(graph, BRANCH), _half_a_branch),
     "branch-delete": Write(lambda graph: delete_branch(graph, BRANCH), touch_branch),
     "recover-back": Write(recovery, interrupt_at(COMMITTED, TWO), recovers=True),
     "recover-forward": Write(recovery, interrupt_at(CONFIRMED, TWO), recovers=True),

@@ -112,10 +112,10 @@ def create_branch(
         if has_fork_files(root, root.layout.manifest, new):
             # A creation or deletion that was interrupted: there is no reference, and we hold the lock.
             held.require()
-            root.forks.remove_residue(root.layout.manifest, new)
+            root.forks.remove_residue(root.layout.manifest, new, held)
         made, manifest = _create_fork(root, held, table, incarnation, new)
         graph.forget(new)
-        _take_back_during_schema_apply(root, new)
+        _take_back_during_schema_apply(root, held, new)
         if manifest is not None and begins_as is not None and table is begins_as.table:
             # It has the rows of its source, so they need not be read again.
             graph.coordinator(new).adopt(replace(begins_as, table=manifest, identity=made.identity))
@@ -229,11 +229,11 @@ def _delete_branch(graph: OpenGraph, name: str, active: str | None, wanted: Call
         _refuse_depended_on(graph, name, live)
         owned = _owned_forks(graph, name)
         if name in live.forks:
-            save_bases(graph, name, live.forks[name].identity, live.names - {name})
+            save_bases(graph, held, name, live.forks[name].identity, live.names - {name})
         try:
             held.require()
             held.mark_deleted(name)
-            _remove_reference(root, name)
+            _remove_reference(root, held, name)
         finally:
             graph.forget(name)
             root.tables.forget()
@@ -293,10 +293,10 @@ def _owned_forks(graph: OpenGraph, name: str) -> list[ForkPlace]:
     ]
 
 
-def _remove_reference(root: Root, name: str) -> None:
+def _remove_reference(root: Root, held: HeldLocks, name: str) -> None:
     manifest = root.layout.manifest
     try:
-        remove_fork(root, manifest, name)
+        remove_fork(root, held, manifest, name)
     except StorageFailure as failure:
         if root.forks.find(manifest, name) is not None:
             raise
@@ -360,12 +360,12 @@ def _survey_branches(root: Root) -> Survey:
     return root.forks.survey(root.layout.manifest, refresh=True)
 
 
-def _take_back_during_schema_apply(root: Root, made: str) -> None:
+def _take_back_during_schema_apply(root: Root, held: HeldLocks, made: str) -> None:
     """Undo the creation if a schema apply began meanwhile, which is possible after losing a lease."""
     from omnigraph.engine.commit import schema_lock
 
     if schema_lock.find_lock(root) is not None:
-        remove_fork(root, root.layout.manifest, made)
+        remove_fork(root, held, root.layout.manifest, made)
         raise _blocked_error("branch create")
 
 

@@ -30,6 +30,7 @@ from omnigraph.errors import CorruptGraph, HistoricalVersionReclaimed
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.storage.blobs import to_writable
 from omnigraph.storage.location import Location
+from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Incarnation
 
 FORMAT = 1
@@ -106,17 +107,19 @@ def _list_takers(graph: OpenGraph, identity: Incarnation) -> dict[str, set[str]]
 # --- keeping -------------------------------------------------------------------------------------
 
 
-def save_bases(graph: OpenGraph, branch: str, identity: Incarnation, others: Collection[str]) -> None:
+def save_bases(
+    graph: OpenGraph, held: HeldLocks, branch: str, identity: Incarnation, others: Collection[str]
+) -> None:
     """Save the commits of a branch that merges of others may need, before it is deleted.
 
-    Callers hold its lock. `others` are the branches that stay, without main.
+    `held` has its lock. `others` are the branches that stay, without main.
     """
     objects, layout = graph.root.objects, graph.root.layout
     folders = objects.list_folders(layout.bases)
     if not folders:
         return
     if not others:
-        objects.delete_prefix(layout.bases)
+        objects.delete_prefix(layout.bases, held)
         return
     notes = f"{_TAKEN}{_format_incarnation(identity)}"
     if notes not in folders:

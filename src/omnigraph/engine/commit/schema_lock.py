@@ -48,7 +48,7 @@ def hold_schema_lock(graph: OpenGraph, operation_id: str) -> Iterator[HeldLocks]
         try:
             yield held
         finally:
-            _release(graph.root, own, operation_id)
+            _release(graph.root, held, own, operation_id)
 
 
 def _main_lock(graph: OpenGraph, operation_id: str) -> HeldLocks:
@@ -79,7 +79,7 @@ def _take_lock(graph: OpenGraph, held: HeldLocks, operation_id: str) -> Fork | N
     table = open_current_manifest(root, MAIN, held)
     if has_fork_files(root, manifest, LOCK_BRANCH):
         held.require()
-        root.forks.remove_residue(manifest, LOCK_BRANCH)
+        root.forks.remove_residue(manifest, LOCK_BRANCH, held)
     held.require()
     made = root.forks.create(table, LOCK_BRANCH)
     own = find_lock(root)
@@ -88,12 +88,12 @@ def _take_lock(graph: OpenGraph, held: HeldLocks, operation_id: str) -> Fork | N
     try:
         root.forks.note(made, {**notes, "started_at": str(root.clock())})
     except OmnigraphError:
-        _release(root, own, operation_id)
+        _release(root, held, own, operation_id)
         raise
     return own
 
 
-def _release(root: Root, own: Fork | None, operation_id: str) -> None:
+def _release(root: Root, held: HeldLocks, own: Fork | None, operation_id: str) -> None:
     """Remove the own lock, best effort: the next change, or opening the graph, removes one that stays.
 
     While the change is on record its outcome is open, and its recovery removes the lock.
@@ -103,7 +103,7 @@ def _release(root: Root, own: Fork | None, operation_id: str) -> None:
             return
         found = find_lock(root)
         if found is not None and own is not None and found.identity == own.identity:
-            remove_fork(root, root.layout.manifest, LOCK_BRANCH)
+            remove_fork(root, held, root.layout.manifest, LOCK_BRANCH)
     except OmnigraphError as error:
         _log.warning("the lock of a schema change was not removed: %s", error)
 
@@ -122,7 +122,7 @@ def recover_stale_lock(graph: OpenGraph, held: HeldLocks) -> None:
     recover_branch(graph, MAIN, held)
     _log.warning("removing the lock of an interrupted schema change: %s", dict(found.notes) or "no owner")
     held.require()
-    remove_fork(graph.root, graph.root.layout.manifest, LOCK_BRANCH)
+    remove_fork(graph.root, held, graph.root.layout.manifest, LOCK_BRANCH)
 
 
 def recover_stale_lock_if_free(graph: OpenGraph) -> bool:

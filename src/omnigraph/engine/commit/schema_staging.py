@@ -163,7 +163,7 @@ def promote_schema(root: Root, held: HeldLocks, staged: StagedSchema) -> None:
     # Last: until then they follow from those of the schema before.
     store_identities(root, staged.files.ids, staged.replaced_ids)
     held.require()
-    discard_staged_schema(root)
+    discard_staged_schema(root, held)
 
 
 def store_identities(root: Root, ids: str | None, before: VersionedText | None) -> None:
@@ -183,10 +183,10 @@ def replace_if_unchanged(root: Root, at: Location, before: VersionedText, text: 
     return root.objects.read_text_if_exists(at) == text
 
 
-def discard_staged_schema(root: Root) -> None:
-    """Remove the files of a staged schema."""
+def discard_staged_schema(root: Root, held: HeldLocks) -> None:
+    """Remove the files of a staged schema; `held` has main's lock."""
     for at in live_places(root):
-        root.objects.delete(root.layout.staged(at))
+        root.objects.delete(root.layout.staged(at), held)
 
 
 _log = logging.getLogger(__name__)
@@ -252,4 +252,4 @@ def _replace(root: Root, held: HeldLocks, wanted: SchemaFiles, live: list[Versio
         if not replace_if_unchanged(root, at, before, text):
             return
     held.require()
-    discard_staged_schema(root)
+    discard_staged_schema(root, held)

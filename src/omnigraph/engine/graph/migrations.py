@@ -127,7 +127,7 @@ def _sweep_runs(work: _Migration, table: Table) -> Table:
         # A fork has one more entry in its identity than the one it was made from: children go first.
         for fork in sorted(runs, key=lambda run: (-len(run.identity), run.name)):
             work.before_effect()
-            _delete(work.root, fork.name)
+            _delete(work, fork.name)
     return table
 
 
@@ -186,10 +186,10 @@ def _commit_until_done(
     raise _contention(table)
 
 
-def _delete(root: Root, name: str) -> None:
-    manifest = root.layout.manifest
+def _delete(work: _Migration, name: str) -> None:
+    root, manifest = work.root, work.root.layout.manifest
     try:
-        root.forks.delete(manifest, name)
+        root.forks.delete(manifest, name, work.held)
     except StorageFailure as refused:
         if refused.kind == TableFailureKind.IN_USE:
             _log.warning("branch '%s' stays: another branch was made from it", name)

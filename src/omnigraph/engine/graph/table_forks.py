@@ -133,25 +133,25 @@ def remove_orphan_fork(root: Root, held: HeldLocks, place: ForkPlace) -> None:
     """Remove a fork that is known to be an orphan, after the orphans that are built on it."""
     held.require()
     try:
-        remove_fork(root, place.table, place.branch)
+        remove_fork(root, held, place.table, place.branch)
     except BranchInUse as error:
         blockers = _reclaim_others(root, held, place, error.dependants)
         if blockers:
             raise _still_needed_error(place, blockers) from error
         held.require()
-        remove_fork(root, place.table, place.branch)
+        remove_fork(root, held, place.table, place.branch)
 
 
-def remove_fork(root: Root, table: Location, name: str) -> None:
+def remove_fork(root: Root, held: HeldLocks, table: Location, name: str) -> None:
     """Remove a fork and only its own files; a missing or partial fork is fine."""
     try:
-        root.forks.delete(table, name)
+        root.forks.delete(table, name, held)
     except StorageFailure as failure:
         if failure.kind == TableFailureKind.IN_USE:
             raise BranchInUse(name, root.forks.built_on(table, name)) from failure
         if failure.kind != TableFailureKind.NOT_FOUND:
             raise
-        root.forks.remove_residue(table, name)
+        root.forks.remove_residue(table, name, held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _reclaim_other(root: Root, held: HeldLocks, other: ForkPlace) -> _Blocker | 
             status = _judge_fork(root, other, root.forks.names(root.layout.manifest))
             if status is ForkStatus.ORPHAN:
                 own.require()
-                remove_fork(root, other.table, other.branch)
+                remove_fork(root, own, other.table, other.branch)
                 return None
         except BranchInUse:
             return _Blocker(other.branch, "which other forks are built on")

@@ -151,7 +151,7 @@ def _write_schema(root: Root, held: HeldLocks, schema: LiveSchema, genesis: str,
         # only they show that there may be tables of an earlier attempt.
         with suppress(StorageFailure):
             if not force and held.still_held():
-                _remove_written_files(root, genesis)
+                _remove_written_files(root, held, genesis)
         raise
 
 
@@ -163,13 +163,13 @@ def _write_source(root: Root, text: str, *, force: bool) -> None:
         raise AlreadyInitialized(root.uri, found=at.name)
 
 
-def _remove_written_files(root: Root, genesis: str) -> None:
+def _remove_written_files(root: Root, held: HeldLocks, genesis: str) -> None:
     layout = root.layout
     schema = (layout.schema_ids, layout.schema_state, layout.schema_ir, layout.schema_source)
     for at in (layout.past_schema(genesis), *schema, layout.init_claim):
-        root.objects.delete(at)
+        root.objects.delete(at, held)
     # There are no tables yet, so nothing else has a checksum.
-    root.objects.delete_prefix(layout.checksums)
+    root.objects.delete_prefix(layout.checksums, held)
 
 
 # --- tables and manifest -------------------------------------------------------------------------
@@ -180,11 +180,11 @@ def _create_tables_and_manifest(
 ) -> None:
     paths = {key: table_path(*split_key(key)) for key in keys}
     if force:
-        root.objects.delete_prefix(root.layout.manifest)
+        root.objects.delete_prefix(root.layout.manifest, held)
 
     def create(key: str) -> TableVersion:
         if force:
-            root.objects.delete_prefix(root.layout.table(paths[key]))
+            root.objects.delete_prefix(root.layout.table(paths[key]), held)
         place = root.layout.table(paths[key])
         table = root.tables.create(place, table_schema(schema.catalog, key), primary_key=ID)
         return TableVersion(key, table.version, None, 0)

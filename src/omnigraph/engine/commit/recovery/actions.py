@@ -237,7 +237,7 @@ def _remove_leftovers(context: RecoveryContext, state: ManifestState) -> None:
         remove_orphan_table(context.root, context.held, made.table_key, made.table_path, state)
     if context.sidecar.writer_kind == "SchemaApply":
         context.held.require()
-        discard_staged_schema(context.root)
+        discard_staged_schema(context.root, context.held)
         delete_removal(context.root, context.sidecar.operation_id)
         context.root.objects.delete(context.root.layout.past_schema(context.forward_id))
 
@@ -337,7 +337,7 @@ def _drop_fork(context: RecoveryContext, place: Location, branch: str, *, unmade
         return
     context.held.require()
     try:
-        remove_fork(context.root, place, branch)
+        remove_fork(context.root, context.held, place, branch)
     except BranchInUse as error:
         # An unpublished fork has no dependants: this one is of an earlier branch.
         _log.info("a fork of an earlier branch '%s' stays: %s is built on it", branch, error.dependants)

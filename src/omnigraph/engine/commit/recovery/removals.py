@@ -129,9 +129,9 @@ def _finish(graph: OpenGraph, held: HeldLocks, operation_id: str) -> None:
         shown = _shown_entries(graph)
         for table in removal.tables:
             held.require()
-            _remove(graph.root, table, [entry for entry in shown if entry.path == table.table_path])
+            _remove(graph.root, held, table, [entry for entry in shown if entry.path == table.table_path])
         # What deleted branches held from before the change: no merge starts there any more.
-        graph.root.objects.delete_prefix(graph.root.layout.bases)
+        graph.root.objects.delete_prefix(graph.root.layout.bases, held)
         graph.root.tables.forget()
     elif sidecar.read(graph.root, operation_id) is not None:
         return  # the change may still be published
@@ -145,10 +145,10 @@ def _shown_entries(graph: OpenGraph) -> list[TableEntry]:
     return [entry for branch in branches for entry in graph.load(branch).state.entries().values()]
 
 
-def _remove(root: Root, removal: TableRemoval, shown: Sequence[TableEntry]) -> None:
+def _remove(root: Root, held: HeldLocks, removal: TableRemoval, shown: Sequence[TableEntry]) -> None:
     place = root.layout.table(removal.table_path)
     if not shown:
-        root.objects.delete_prefix(place)
+        root.objects.delete_prefix(place, held)
         return
     table = root.tables.tip(place)
     stored = set(table.versions())

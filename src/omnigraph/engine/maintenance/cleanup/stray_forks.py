@@ -160,7 +160,7 @@ def _remove_if_stray(graph: OpenGraph, stray: StrayFork, branches: Mapping[str, 
             if stray.branch in live:
                 return ForkStatus.LEGITIMATE
             held.require()
-            root.forks.remove_residue(root.layout.manifest, stray.branch)
+            root.forks.remove_residue(root.layout.manifest, stray.branch, held)
             return ForkStatus.ORPHAN
         place = ForkPlace(stray.key, _places(root, branches)[stray.key], stray.branch)
         return reclaim_fork(root, held, place, live=live)

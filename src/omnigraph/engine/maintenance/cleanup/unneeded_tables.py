@@ -64,7 +64,7 @@ def _remove_table(graph: OpenGraph, key: str) -> str | None:
             if forks:
                 return f"branch '{forks[0]}' has a fork of it"
             held.require()
-            root.objects.delete_prefix(at)
+            root.objects.delete_prefix(at, held)
     except OmnigraphError as error:
         return error.message
     return None
@@ -114,7 +114,7 @@ def _remove_orphan(graph: OpenGraph, path: str) -> bool:
         if path in graph.load(MAIN).state.locations.values() or not is_old_enough(graph, path):
             return False
         held.require()
-        root.objects.delete_prefix(root.layout.table(path))
+        root.objects.delete_prefix(root.layout.table(path), held)
         return True
 
 
