@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph import errors
+from omnigraph.storage.failures import FailureKind, storage_failure
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Recorder
 from omnigraph.storage.stores import open_store, require_safe_writes
@@ -98,3 +99,33 @@ def test_a_missing_bucket_is_named(s3_root: Location) -> None:
     refusal = _refusal(Location.parse("s3://no-such-bucket/g"))
     assert "NoSuchBucket" in refusal.message
     assert "bucket" in (refusal.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "remedy"),
+    [
+        (
+            (
+                "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1.8ms - "
+                "Server returned non-2xx status code: 403 Forbidden"
+            ),
+            "there are no AWS credentials",
+            "AWS_ACCESS_KEY_ID",
+        ),
+        (
+            (
+                "Generic S3 error: Received redirect without LOCATION, this normally indicates an incorrectly"
+                " configured region"
+            ),
+            "the bucket is in another region",
+            "AWS_REGION",
+        ),
+    ],
+)
+def test_a_bucket_that_is_not_set_up_is_reported_in_one_sentence(said: str, reason: str, remedy: str) -> None:
+    found = storage_failure(RuntimeError(said), "read", "s3://b/g")
+    assert found.kind is FailureKind.CONFIGURATION
+    assert found.message.startswith(f"cannot read 's3://b/g': {reason}")
+    assert "169.254" not in found.message
+    assert found.remedy is not None
+    assert remedy in found.remedy

@@ -33,6 +33,7 @@ _FREE_SPACE = "free some space, then try again"
 _PERMISSION = "check who owns the folder and its permissions"
 _HARD_LINKS = "use a file system with hard links"
 _RAISE_LIMIT = "close other files or raise the limit of open files"
+_REACHABLE = "check the network and AWS_ENDPOINT_URL, then try again"
 _CREDENTIALS = "check the AWS credentials and what they are allowed to do"
 
 _OS_VERDICTS: dict[int, _Verdict] = {
@@ -90,6 +91,30 @@ _NO_CREDENTIALS = (
     "ExpiredToken",
     "CredentialsError",
 )
+
+# What the S3 client says about a bucket that is not set up: (what its text holds, the reason, the remedy).
+_NOT_SET_UP = (
+    (
+        re.compile(r"169\.254\.(?:169\.254|170\.2)"),
+        "there are no AWS credentials: no keys are set, and this machine has no role",
+        (
+            "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; those of a profile are shown by "
+            "`aws configure export-credentials --format env`"
+        ),
+    ),
+    (
+        re.compile("PermanentRedirect|AuthorizationHeaderMalformed|incorrectly configured region"),
+        "the bucket is in another region",
+        "set AWS_REGION to the region of the bucket",
+    ),
+    (
+        re.compile(_MISSING_BUCKET),
+        "there is no such bucket (NoSuchBucket)",
+        "create the bucket, or check its name, AWS_REGION and AWS_ENDPOINT_URL",
+    ),
+)
+_NO_ANSWER = re.compile(r"Error performing \w+ (https?://[^/\s]+).*error sending request", re.DOTALL)
+
 _UNREACHABLE = ("error sending request", "connection", "timed out", "timeout", "dns error")
 _SERVER_BUSY = ("status 5", "status: 5", "SlowDown", "ServiceUnavailable", "InternalError", "429")
 
@@ -103,8 +128,9 @@ def classify_store_error(failure: BaseException, *, linking: bool = False) -> _V
     if isinstance(failure, OSError) and failure.errno is not None:
         return _OS_VERDICTS.get(failure.errno, (FailureKind.UNKNOWN, None))
     text = str(failure)
-    if _MISSING_BUCKET in text:
-        return FailureKind.CONFIGURATION, "create the bucket, or check its name and region"
+    for sign, _, remedy in _NOT_SET_UP:
+        if sign.search(text):
+            return FailureKind.CONFIGURATION, remedy
     if any(sign in text for sign in _NO_CREDENTIALS):
         return FailureKind.CONFIGURATION, _CREDENTIALS
     if isinstance(failure, FileNotFoundError):
@@ -113,7 +139,7 @@ def classify_store_error(failure: BaseException, *, linking: bool = False) -> _V
     if known is not None:
         return known
     if any(sign in text for sign in (*_UNREACHABLE, *_SERVER_BUSY)):
-        return FailureKind.TRANSIENT, "check that the store can be reached, then try again"
+        return FailureKind.TRANSIENT, _REACHABLE
     return FailureKind.UNKNOWN, None
 
 
@@ -161,6 +187,12 @@ def _describe_reason(failure: BaseException) -> str:
     if isinstance(failure, OSError) and failure.strerror:
         return failure.strerror
     text = str(failure)
+    for sign, reason, _ in _NOT_SET_UP:
+        if sign.search(text):
+            return reason
+    silent = _NO_ANSWER.search(text)
+    if silent is not None:
+        return f"{silent[1]} does not answer"
     answer = _S3_ANSWER.search(text)
     if answer is not None:
         return f"{answer['message'].rstrip('.')} ({answer['code']})"

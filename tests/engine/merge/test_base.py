@@ -200,7 +200,8 @@ def test_a_deletion_that_was_interrupted_keeps_the_base_when_it_is_repeated(grap
     graph.merge("feature", "work")
     opened, (base, *_) = graph._opened, graph.commits.list("feature")
     identity = opened.load("feature").identity
-    save_bases(opened, "feature", identity, ["work"])
+    with opened.root.locks.hold(["feature"]) as held:
+        save_bases(opened, held, "feature", identity, ["work"])
     (last,) = Path(graph.uri).glob(f"__bases/{base.id}/base.json")
     last.unlink()
     record_taken_commit(opened, "feature", identity, base, ())
