@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from omnigraph.client.aio.batches import AsyncBatches
     from omnigraph.client.aio.compare import AsyncRemoteChangeFeed, AsyncRemoteCommitDiff, AsyncRemoteDiff
     from omnigraph.client.aio.graph import AsyncRemoteGraph, aconnect
-    from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits
+    from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits, AsyncRemoteTags
     from omnigraph.client.aio.snapshot import AsyncBlob, AsyncRemoteSnapshot
     from omnigraph.client.aio.write_block import AsyncRemoteWriteBlock
     from omnigraph.client.changes import ChangeFilterOptions, ChangePageOptions, DiffMoment, DiffOptions
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from omnigraph.client.exports import Baseline
     from omnigraph.client.feed_pages import RemoteCommitChanges
     from omnigraph.client.graph import RemoteGraph, connect
-    from omnigraph.client.history import RemoteBranches, RemoteCommits
+    from omnigraph.client.history import RemoteBranches, RemoteCommits, RemoteTags
     from omnigraph.client.loads import RemoteLoadOptions
     from omnigraph.client.reads import LogOptions, MomentOptions, QueryOptions
     from omnigraph.client.snapshot import RemoteSnapshot
     from omnigraph.client.statements import WriteOptions
     from omnigraph.client.write_block import RemoteWriteBlock
-    from omnigraph.client.writes import MutateOptions
+    from omnigraph.client.writes import MutateOptions, TagOptions
     from omnigraph.diagnostics import Diagnostic
     from omnigraph.embed.settings import EmbedProvider, EmbedSettings
     from omnigraph.engine.changes.change import Change, ChangeCounts, ChangeOperation, EntityImage
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     )
     from omnigraph.engine.graph.layout import EntityKind
     from omnigraph.engine.graph.lineage import Commit
+    from omnigraph.engine.graph.tags import Tag
     from omnigraph.engine.load.request import EngineReport, LoadResult, StageReport
     from omnigraph.engine.maintenance.cleanup.old_versions import CleanedTable
     from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
@@ -91,7 +92,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.write.mutate import MutationResult, WriteCounts
     from omnigraph.frames import from_frames, infer_schema
     from omnigraph.graph import GranularityName, Graph, LoadMode, MergeStrategy, init, open  # noqa: A004
-    from omnigraph.history import Branches, BranchStatus, CommitDetails, Commits, GraphStatus
+    from omnigraph.history import Branches, BranchStatus, CommitDetails, Commits, GraphStatus, Tags
     from omnigraph.lang.query.statements import Condition, PropertyValues
     from omnigraph.lang.schema.catalog import (
         Annotation,
@@ -174,6 +175,7 @@ __all__ = [
     "AsyncRemoteDiff",
     "AsyncRemoteGraph",
     "AsyncRemoteSnapshot",
+    "AsyncRemoteTags",
     "AsyncRemoteWriteBlock",
     "Baseline",
     "BinaryStream",
@@ -298,6 +300,7 @@ __all__ = [
     "RemoteGraph",
     "RemoteLoadOptions",
     "RemoteSnapshot",
+    "RemoteTags",
     "RemoteWriteBlock",
     "RenameProperty",
     "RenameType",
@@ -318,6 +321,9 @@ __all__ = [
     "StrayFork",
     "TableInfo",
     "TableSize",
+    "Tag",
+    "TagOptions",
+    "Tags",
     "TaskMetrics",
     "TypeChoice",
     "TypeKind",
@@ -352,13 +358,14 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     "Graphs": {
         "omnigraph.graph": ("init", "open", "Graph"),
         "omnigraph.frames": ("from_frames", "infer_schema"),
-        "omnigraph.history": ("Branches", "Commits", "CommitDetails", "GraphStatus", "BranchStatus"),
+        "omnigraph.history": ("Branches", "Tags", "Commits", "CommitDetails", "GraphStatus", "BranchStatus"),
         "omnigraph.engine.graph.lineage": ("Commit",),
+        "omnigraph.engine.graph.tags": ("Tag",),
         "omnigraph.snapshot": ("Snapshot", "TableInfo"),
     },
     "Graphs behind a server": {
         "omnigraph.client.graph": ("connect", "RemoteGraph"),
-        "omnigraph.client.history": ("RemoteBranches", "RemoteCommits"),
+        "omnigraph.client.history": ("RemoteBranches", "RemoteCommits", "RemoteTags"),
         "omnigraph.client.snapshot": ("RemoteSnapshot",),
         "omnigraph.client.write_block": ("RemoteWriteBlock",),
         "omnigraph.client.compare": ("RemoteDiff", "RemoteCommitDiff", "RemoteChangeFeed"),
@@ -368,7 +375,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "Graphs behind a server, for asyncio": {
         "omnigraph.client.aio.graph": ("aconnect", "AsyncRemoteGraph"),
-        "omnigraph.client.aio.history": ("AsyncRemoteBranches", "AsyncRemoteCommits"),
+        "omnigraph.client.aio.history": ("AsyncRemoteBranches", "AsyncRemoteCommits", "AsyncRemoteTags"),
         "omnigraph.client.aio.snapshot": ("AsyncRemoteSnapshot", "AsyncBlob"),
         "omnigraph.client.aio.write_block": ("AsyncRemoteWriteBlock",),
         "omnigraph.client.aio.batches": ("AsyncBatches",),
@@ -378,7 +385,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "AsyncRemoteChangeFeed",
         ),
         "omnigraph.client.reads": ("MomentOptions", "QueryOptions", "LogOptions"),
-        "omnigraph.client.writes": ("MutateOptions",),
+        "omnigraph.client.writes": ("MutateOptions", "TagOptions"),
         "omnigraph.client.statements": ("WriteOptions",),
         "omnigraph.client.loads": ("RemoteLoadOptions",),
         "omnigraph.client.changes": ("ChangeFilterOptions", "ChangePageOptions", "DiffOptions"),

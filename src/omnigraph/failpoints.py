@@ -30,6 +30,7 @@ GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT: Final = "graph_publish.after_manifest_commi
 PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION: Final = "publish.load_state_retryable_contention"
 
 BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE: Final = "branch_create.after_manifest_branch_create"
+BRANCH_CREATE_BEFORE_REWIND: Final = "branch_create.before_rewind"
 BRANCH_DELETE_POST_NATIVE: Final = "branch_delete.post_native"
 BRANCH_DELETE_BEFORE_TABLE_CLEANUP: Final = "branch_delete.before_table_cleanup"
 

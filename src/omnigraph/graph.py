@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.schema_apply.apply import SchemaResult
     from omnigraph.engine.write.builder import WriteBlock
     from omnigraph.engine.write.mutate import MutationResult
-    from omnigraph.history import Branches, CommitDetails, Commits, GraphStatus
+    from omnigraph.history import Branches, CommitDetails, Commits, GraphStatus, Tags
     from omnigraph.notebook.draw import DrawInput, DrawOptions
     from omnigraph.notebook.picture import Picture
     from omnigraph.policy.policy import Policy
@@ -215,6 +215,13 @@ class Graph(GraphNames, SqlReads):
         return Branches(self.uri, self._reading, self._writing)
 
     @property
+    def tags(self) -> Tags:
+        """The tags: names of commits; create, list, delete, iterate, test with `in`."""
+        from omnigraph.history import Tags
+
+        return Tags(self.uri, self._reading, self._writing)
+
+    @property
     def commits(self) -> Commits:
         """The commits: list, look up, find where two histories parted."""
         from omnigraph.history import Commits
@@ -230,7 +237,10 @@ class Graph(GraphNames, SqlReads):
         limit: int | None = DEFAULT_ENTRIES,
         stat: bool = True,
     ) -> list[LogEntry]:
-        """The newest commits, each with how many entities of each type it changed; see `Commits.log`."""
+        """The newest commits, each with how many entities of each type it changed; see `Commits.log`.
+
+        `branch` may be a tag.
+        """
         return self.commits.log(branch, all_branches=all_branches, actor=actor, limit=limit, stat=stat)
 
     def history(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from omnigraph.arguments import check_all_arguments, check_arguments
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from omnigraph.engine.changes.diff import Diff
     from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import CommitPage
+    from omnigraph.engine.graph.tags import Tag
+    from omnigraph.snapshot import Snapshot
 
 
 @check_arguments
@@ -33,14 +36,22 @@ class Branches:
         self._reading = reading
         self._writing = writing
 
-    def create(self, name: str, *, from_: str = MAIN, actor: str | None = None) -> str:
+    def create(
+        self, name: str, *, from_: str | Snapshot | Commit | datetime = MAIN, actor: str | None = None
+    ) -> str:
         """Make a branch that starts as `from_` is now, and say its name; no data is copied.
 
-        `actor` is who asks, where the graph has a policy; nothing records it, because this is no commit.
+        `from_` is a branch, or an older moment, named as for `Graph.diff`: a commit, tag or time. `actor` is
+        who asks, where the graph has a policy; nothing records it, because this is no commit.
         """
         from omnigraph.engine.branches import manage as control
+        from omnigraph.snapshot import resolve_start
 
-        return control.create_branch(self._writing(), name, from_branch=from_, actor=actor).name
+        opened = self._writing()
+        start = resolve_start(opened, from_)
+        if isinstance(start, str):
+            return control.create_branch(opened, name, from_branch=start, actor=actor).name
+        return control.create_branch_at(opened, name, start, actor=actor).name
 
     def list(self) -> builtins.list[str]:
         """The names: main first, then the others in order."""
@@ -78,6 +89,63 @@ class Branches:
         return branches_page(self._reading())
 
 
+@check_arguments
+class Tags:
+    """The tags of a graph: names of commits, which stay readable; iterating gives their names."""
+
+    def __init__(self, uri: str, reading: Callable[[], OpenGraph], writing: Callable[[], OpenGraph]) -> None:
+        self._uri = uri
+        self._reading = reading
+        self._writing = writing
+
+    def create(
+        self,
+        name: str,
+        *,
+        at: str | Snapshot | Commit | datetime = MAIN,
+        message: str | None = None,
+        force: bool = False,
+        actor: str | None = None,
+    ) -> Tag:
+        """Name the commit of a moment, which is named as for `Graph.diff`; `force` moves an existing tag."""
+        from omnigraph.engine.branches.tags import create_tag
+        from omnigraph.snapshot import resolve_moment
+
+        opened = self._writing()
+        moment = resolve_moment(opened, at)
+        return create_tag(opened, name, moment, actor=actor, message=message, force=force)
+
+    def list(self) -> builtins.list[Tag]:
+        """All tags, by name."""
+        from omnigraph.engine.graph.tags import list_tags
+
+        return list_tags(self._reading().root)
+
+    def get(self, name: str) -> Tag:
+        """One tag."""
+        from omnigraph.engine.branches.tags import get_tag
+
+        return get_tag(self._reading(), name)
+
+    def delete(self, name: str, *, actor: str | None = None) -> None:
+        """Delete a tag; cleanup may then remove what only it kept."""
+        from omnigraph.engine.branches.tags import delete_tag
+
+        delete_tag(self._writing(), name, actor=actor)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([tag.name for tag in self.list()])
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def __contains__(self, name: object) -> bool:
+        return name in builtins.list(self)
+
+    def __repr__(self) -> str:
+        return f"<Tags of '{self._uri}'>"
+
+
 @check_all_arguments
 class Commits:
     """The commits of a graph; iterating gives those of main, newest first."""
@@ -108,7 +176,8 @@ class Commits:
         """The newest commits of a branch, or of all, each with how many entities of each type it changed.
 
         Of all branches, commits that merges took in are listed as well, and none comes before a commit that
-        was made from it. `stat=False` counts nothing, which is faster where commits changed much.
+        was made from it. `branch` may be a tag. `stat=False` counts nothing, which is faster where commits
+        changed much.
         """
         from omnigraph.engine.changes.log import LogRequest, read_log
 
@@ -119,8 +188,8 @@ class Commits:
         return read_log(opened, LogRequest(tuple(branches), actor, limit, stat))
 
     def get(self, commit_id: str) -> Commit:
-        """One commit, on whatever branch it is."""
-        return self._reading().find_commit(commit_id)[1]
+        """One commit, by its id or a tag, on whatever branch it is."""
+        return self._reading().get_commit(commit_id)
 
     def changes(
         self,
@@ -195,7 +264,7 @@ class Commits:
 class Difference(Protocol):
     """Changes that can be counted: those of a local graph, or of one behind a server."""
 
-    def stats(self) -> dict[str, ChangeCounts]:
+    def stat(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ."""
 
 
@@ -212,7 +281,7 @@ class CommitDetails(Generic[D]):
 
     def stat(self) -> Mapping[str, ChangeCounts]:
         """How many entities of each type it changed, by `node:Name` and `edge:Name`."""
-        return {} if self.changes is None else self.changes.stats()
+        return {} if self.changes is None else self.changes.stat()
 
 
 @dataclass(frozen=True, slots=True)

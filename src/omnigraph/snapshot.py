@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
 from functools import cached_property, partial
@@ -14,13 +15,15 @@ import pyarrow as pa
 
 from omnigraph.arguments import check_arguments
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtCommit, AtTime, AtVersion, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot as EngineSnapshot
 from omnigraph.engine.graph.snapshot_tables import read_rows
-from omnigraph.engine.graph.targets import resolve_snapshot, to_microseconds
-from omnigraph.errors import BadRequest, InvalidValue
+from omnigraph.engine.graph.tags import looks_like_commit
+from omnigraph.engine.graph.targets import is_branch, resolve_snapshot, to_microseconds
+from omnigraph.errors import BadRequest, BranchNotFound, CommitNotFound, InvalidName, InvalidValue, NotFound
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.progress import ProgressListener, progress_to
 from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
@@ -190,6 +193,20 @@ def resolve_moment(graph: OpenGraph, named: object) -> EngineSnapshot:
                 f"a moment is a text, a commit, a snapshot or a time, not a {type(named).__name__}",
                 remedy="give another value",
             )
+
+
+def resolve_start(graph: OpenGraph, named: object) -> str | EngineSnapshot:
+    """Return where a branch begins: the name of a branch as it is now, or an older moment."""
+    if isinstance(named, str) and is_branch(graph, named):
+        return named
+    try:
+        return resolve_moment(graph, named)
+    except NotFound as error:
+        if isinstance(named, str) and looks_like_commit(named):
+            raise CommitNotFound(named) from error
+        with suppress(InvalidName):
+            raise BranchNotFound(parse_branch_name(str(named))) from error
+        raise
 
 
 def snapshot_of(pinned: EngineSnapshot, questions: QueryService) -> Snapshot:

@@ -57,6 +57,7 @@ def test_list_and_show_as_json(
         "created_at": found[0]["created_at"],
         "message": None,
         "operation": None,
+        "tags": [],
     }
     assert first["graph_branch"] is None
     assert first["created_at"] < found[0]["created_at"]

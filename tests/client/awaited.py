@@ -21,6 +21,7 @@ ASYNC_KINDS = (
     og.AsyncRemoteDiff,
     og.AsyncRemoteGraph,
     og.AsyncRemoteSnapshot,
+    og.AsyncRemoteTags,
     og.AsyncRemoteWriteBlock,
 )
 

@@ -532,7 +532,7 @@ def test_a_diff_counts_and_lists_changes(graph: AnyGraph) -> None:
     graph.mutate(ADD, {"name": "Lea", "age": 1}, branch="later")
     graph.mutate(SET, {"name": "Di", "age": 9}, branch="later")
     found = graph.diff(before, "later")
-    assert found.stats() == {"node:Person": og.ChangeCounts(inserted=1, updated=1)}
+    assert found.stat() == {"node:Person": og.ChangeCounts(inserted=1, updated=1)}
     update, insert = found
     assert (update.id, update.op, update.changed) == ("Di", og.ChangeOperation.UPDATE, ("age",))
     assert insert.before is None
@@ -695,6 +695,33 @@ def test_the_history_of_an_entity_has_what_each_commit_changed(graph: AnyGraph) 
         graph.history("Nothing", "Blamed")
     with pytest.raises(errors.InvalidValue, match="limit must not be negative"):
         graph.history("Person", "Blamed", limit=-1)
+
+
+def test_commits_are_tagged_and_tags_stand_for_them(graph: AnyGraph) -> None:
+    made = graph.tags.create("rel/1", message="As published")
+    assert (made.commit_id, made.message) == (graph.commits.list()[0].id, "As published")
+    assert (graph.tags.list(), graph.tags.get("rel/1"), list(graph.tags)) == ([made], made, ["rel/1"])
+    assert (graph.commits.get("rel/1").id, graph.show("rel/1").commit.id) == (made.commit_id, made.commit_id)
+    assert graph.log(limit=1)[0].tags == graph.log("rel/1", limit=1)[0].tags == ("rel/1",)
+    assert graph.at(commit="rel/1").id == made.commit_id
+    with pytest.raises(errors.TagExists) as taken:
+        graph.tags.create("rel/1")
+    assert taken.value.data()["tag"] == "rel/1"
+    graph.branches.create("tagged", from_="rel/1")
+    done = graph.mutate(ADD, {"name": "Tagged", "age": 1}, branch="tagged")
+    assert done.commit is not None
+    assert done.commit.parent == made.commit_id
+    assert graph.tags.create("rel/1", at="tagged", force=True).commit_id == done.commit.id
+    assert graph.diff("main", "rel/1").stat() == {"node:Person": og.ChangeCounts(inserted=1)}
+    graph.tags.delete("rel/1")
+    graph.branches.delete("tagged")
+    for failing in (graph.tags.delete, graph.tags.get):
+        with pytest.raises(errors.TagNotFound):
+            failing("rel/1")
+    with pytest.raises(errors.InvalidName):
+        graph.tags.create("a b")
+    with pytest.raises(errors.BranchNotFound):
+        graph.branches.create("tagged", from_="rel/1")
 
 
 def test_commits_are_reverted_picked_and_restored(graph: AnyGraph) -> None:

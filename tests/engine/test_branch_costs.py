@@ -25,12 +25,12 @@ SCHEMA = "node Person { name: String @key }\nnode Log { msg: String }\n"
 ROWS = 'insert Log { msg: "a" }  insert Person { name: "p" }'
 DELETED = ("first", "second", "third")
 
-DELETE_COST = 56
+DELETE_COST = 57
 """Requests to open a graph of two types, and to delete a branch that wrote to both.
 
 Six of them read the lease again, each before a delete.
 """
-CREATE_COST = 33
+CREATE_COST = 34
 """Requests to open a graph, and to create a branch."""
 LIST_COST = 10
 """Requests to open a graph for reading, and to list its branches, one of which came since the summary."""

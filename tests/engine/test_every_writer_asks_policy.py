@@ -24,7 +24,10 @@ ROOMS = {
 }
 FUNCTIONS = {"init": "a graph that is being created has no policy yet"}
 """Functions that write and ask nothing, and why."""
-ASKING_DOORS = {"create_branch", "delete_branch", "create_branch_for_write"}
+ASKING_DOORS = {"create_branch", "create_branch_at", "delete_branch", "create_branch_for_write"} | {
+    "create_tag",
+    "delete_tag",
+}
 """Ways to change a graph that ask by themselves; a test below makes sure of it."""
 
 

@@ -38,7 +38,7 @@ def test_a_diff_on_spark_has_the_same_changes(graph: Graph, spark: SparkSession)
     local = graph.diff("main", "draft", types="Person", engine="local")
     found = graph.diff("main", "draft", types="Person", engine="spark")
     assert list(found) == list(local)
-    assert found.stats() == local.stats()
+    assert found.stat() == local.stat()
     assert len(list(local)) == 4
 
 

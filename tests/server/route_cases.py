@@ -76,6 +76,9 @@ CASES: dict[str, Case] = {
     "listBranches": Case("branches"),
     "createBranch": Case("branches", {"name": "made"}, after=(("DELETE", "branches/made", None),)),
     "deleteBranch": Case("branches/gone", before=(("POST", "branches", {"name": "gone"}),)),
+    "listTags": Case("tags", before=(("POST", "tags", {"name": "v1", "message": "First"}),)),
+    "createTag": Case("tags", {"name": "v2", "at": "HEAD"}, after=(("DELETE", "tags/v2", None),)),
+    "deleteTag": Case("tags/gone", before=(("POST", "tags", {"name": "gone"}),)),
     "mergeBranches": Case(
         "branches/merge",
         {"source": "feature", "delete_branch": True},

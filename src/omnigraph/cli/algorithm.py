@@ -12,7 +12,7 @@ import typer
 from omnigraph import graph
 from omnigraph.cli.addressing import Place, echo_write, resolve_actor, resolve_graph
 from omnigraph.cli.command_groups import Group, new_app
-from omnigraph.cli.options import AsJson, Branch, Commit, EngineBySize, Message, Time, Version
+from omnigraph.cli.options import AsJson, Branch, Commit, EngineBySize, Message, Time, Version, resolve_time
 from omnigraph.cli.output import print_note
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
 from omnigraph.query.algorithms.algorithm_request import (
@@ -97,9 +97,8 @@ def _run_algorithm(
         "nodes": node or None,
         "edges": edge or None,
         "branch": branch,
-        "commit": commit,
+        **resolve_time(commit, time),
         "version": version,
-        "time": time,
         "write_to": write,
         "onto": onto,
         "from_": from_,

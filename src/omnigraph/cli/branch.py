@@ -233,12 +233,13 @@ def branch() -> None:
 def create(
     name: Name,
     from_branch: Annotated[
-        str, typer.Option("--from", help="The branch to start at.", metavar="BRANCH")
+        str,
+        typer.Option("--from", help="Where to start: a branch, commit, tag or time.", metavar="MOMENT"),
     ] = "main",
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a branch that starts as another one is now."""
+    """Make a branch that starts as another one is now, or at an older moment."""
     with open_graph(resolve_graph(uri=uri)) as opened:
         made = opened.branches.create(name, from_=from_branch)
         report = {"uri": opened.uri, "from": from_branch, "name": made, "actor_id": None}

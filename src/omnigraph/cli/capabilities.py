@@ -39,7 +39,7 @@ CAPABILITIES: Mapping[str, Capability] = {
     **dict.fromkeys(
         ("query", "explain", "diff", "commit", "changes", "blob", "log", "show", "status", "blame"), READS
     ),
-    **dict.fromkeys(("mutate", "load", "branch", "snapshot", "export", "schema"), WRITES),
+    **dict.fromkeys(("mutate", "load", "branch", "tag", "snapshot", "export", "schema"), WRITES),
     **dict.fromkeys(("revert", "cherry-pick", "reset"), WRITES),
     **dict.fromkeys(("embed", "algorithm"), Capability(Kind.DIRECT, UPKEEP.flags | {"--as"})),
     "graphs": Capability(Kind.SERVED, frozenset({"--server", "--profile"})),
@@ -61,13 +61,13 @@ CAPABILITIES: Mapping[str, Capability] = {
 
 NAMES_ITS_AUTHOR = frozenset(
     {"mutate", "load", "branch merge", "schema apply", "embed", "mcp", "shell", "ui"}
-    | {"revert", "cherry-pick", "reset"}
+    | {"revert", "cherry-pick", "reset", "tag create", "tag delete"}
     | {"pipeline run", "pipeline retry", "algorithm", "cluster apply", "cluster approve"}
 )
 ECHOES_ITS_WRITE = frozenset(
     {"load", "branch create", "branch delete", "branch merge", "schema apply"}
     | {"optimize", "repair", "cleanup", "embed", "pipeline run", "pipeline retry", "algorithm"}
-    | {"revert", "cherry-pick", "reset"}
+    | {"revert", "cherry-pick", "reset", "tag create", "tag delete"}
 )
 ASKS_FIRST = frozenset(
     {"load", "branch delete", "cleanup", "pipeline run", "pipeline retry", "pipeline reset-checkpoint"}

@@ -357,7 +357,7 @@ def diff(
         if as_json:
             print_json(found.about() if stat else found.to_json())
         elif stat:
-            print_text("\n".join(stat_lines(found.stats())) or "no changes")
+            print_text("\n".join(stat_lines(found.stat())) or "no changes")
         elif not print_changes(found):
             print_text("no changes")
         if exit_code and found:

@@ -113,6 +113,7 @@ COMMANDS: Mapping[str, Command] = {
     "spark": Command("omnigraph.cli.spark:app", "Keep a warm Spark, and see what it needs.", Plane.PIPELINE),
     "sql": Command("omnigraph.cli.sql:app", "Read the types of a graph as tables, with SQL.", Plane.STORAGE),
     "status": Command("omnigraph.cli.log:status_app", "Show a branch at a glance."),
+    "tag": Command("omnigraph.cli.tag:app", "Create, list and delete tags: names of commits."),
     "ui": Command("omnigraph.cli.ui:app", "Explore a graph in the browser.", Plane.STORAGE),
     "version": Command(
         "omnigraph.cli.version:app", "Print the version of omnigraph and of its storage format.", Plane.LOCAL

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,12 @@ from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_result
 from omnigraph.display.text import escape_invisible
 from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.tags import tags_by_commit
+from omnigraph.errors import NotFound
+
+if TYPE_CHECKING:
+    from omnigraph.client.graph import RemoteGraph
+    from omnigraph.graph import Graph
 
 app = new_app()
 
@@ -36,20 +43,24 @@ def list_(
     actor = _parse_actor(only)
     with open_graph(resolve_graph(place=place), read_only=True) as opened:
         found = opened.commits.list(branch, actor=actor, limit=limit)
-    report = {"commits": [commit_json(one) for one in found]}
-    print_result(report, "\n".join(map(_render_line, found)) or "no commits", as_json=as_json)
+        tags = _read_tags(opened)
+    report = {"commits": [{**commit_json(one), "tags": list(tags.get(one.id, ()))} for one in found]}
+    lines = (_render_line(one, tags.get(one.id, ())) for one in found)
+    print_result(report, "\n".join(lines) or "no commits", as_json=as_json)
 
 
 @app.command()
 def show(
-    commit_id: Annotated[str, typer.Argument(help="The id of the commit.", metavar="ID")],
+    commit_id: Annotated[str, typer.Argument(help="The id of the commit, or a tag.", metavar="ID")],
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one commit, on whatever branch it is."""
     with open_graph(resolve_graph(uri=uri), read_only=True) as opened:
         found = opened.commits.get(commit_id)
-    print_result(commit_json(found), _render_text(found), as_json=as_json)
+        tags = _read_tags(opened).get(found.id, ())
+    text = _render_text(found) + (f"\ntags: {', '.join(tags)}" if tags else "")
+    print_result({**commit_json(found), "tags": list(tags)}, text, as_json=as_json)
 
 
 app.command(name="changes")(commit_changes)
@@ -82,9 +93,18 @@ def commit_json(found: Commit) -> dict[str, Any]:
     }
 
 
-def _render_line(found: Commit) -> str:
+def _read_tags(graph: Graph | RemoteGraph) -> Mapping[str, tuple[str, ...]]:
+    """Return the tags by commit; a server of the reference implementation has none."""
+    try:
+        return tags_by_commit(graph.tags.list())
+    except NotFound:
+        return {}
+
+
+def _render_line(found: Commit, tags: Sequence[str]) -> str:
     actor = f" actor={found.actor}" if found.actor else ""
-    return f"{found.id} graph_branch={found.branch} graph_manifest_version={found.version}{actor}"
+    names = f" tags={','.join(tags)}" if tags else ""
+    return f"{found.id} graph_branch={found.branch} graph_manifest_version={found.version}{actor}{names}"
 
 
 def _render_text(found: Commit) -> str:

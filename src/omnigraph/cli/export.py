@@ -11,7 +11,7 @@ import typer
 from omnigraph.cli.addressing import Place, is_served, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.invocation import current_invocation
-from omnigraph.cli.options import AsJson, Branch, Commit, Time, Version
+from omnigraph.cli.options import AsJson, Branch, Commit, Time, Version, resolve_time
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.engine.export.export_request import ExportFormat, ExportResult
 from omnigraph.errors import BadRequest
@@ -72,9 +72,8 @@ def export(
             format=form.value,
             types=types or None,
             branch=branch,
-            commit=commit,
+            **resolve_time(commit, time),
             version=version,
-            time=time,
             overwrite=overwrite,
             engine=engine,
         )

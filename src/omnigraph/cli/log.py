@@ -64,7 +64,7 @@ def log(
 
 @show_app.command()
 def show(
-    commit: Annotated[str, typer.Argument(help="The id of the commit.", metavar="COMMIT")],
+    commit: Annotated[str, typer.Argument(help="The id of the commit, or a tag.", metavar="COMMIT")],
     stat: Stat = False,
     limit: Annotated[
         int, typer.Option("--limit", help="Print at most so many changes.", metavar="N", min=1)
@@ -108,7 +108,8 @@ def _render_graph(found: Sequence[LogEntry]) -> Iterator[str]:
 
 def _render_entry(entry: LogEntry) -> str:
     commit = entry.commit
-    names = f"({', '.join(entry.branches)})" if entry.branches else ""
+    shown = [*entry.branches, *(f"tag: {name}" for name in entry.tags)]
+    names = f"({', '.join(shown)})" if shown else ""
     what = "upkeep" if entry.is_upkeep else "merge" if commit.merged_parent is not None else ""
     parts = [
         commit.id,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import typer
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import BadRequest
+
+_NAME = re.compile("(?![0-9]{4}-)[A-Za-z0-9][A-Za-z0-9._/-]*")
+"""Looks like a tag or a commit, and not like a time."""
 
 OnBranch = Annotated[str, typer.Option("--branch", help="The branch.", metavar="BRANCH")]
 EngineBySize = Annotated[
@@ -44,15 +48,29 @@ Branch = Annotated[
     str | None, typer.Option("--branch", help="The branch, main if not given.", metavar="BRANCH")
 ]
 Commit = Annotated[
-    str | None, typer.Option("--commit", "--snapshot", help="As a commit left it.", metavar="ID")
+    str | None, typer.Option("--commit", "--snapshot", help="As a commit or tag has it.", metavar="ID")
 ]
 Version = Annotated[int | None, typer.Option("--version", help="The branch at this version.", metavar="N")]
 Time = Annotated[
     str | None,
     typer.Option(
-        "--at", "--time", help="The branch at this time, such as 2030-01-31T12:00:00Z.", metavar="TIME"
+        "--at", "--time", help="The branch at a time, such as 2030-01-31T12:00:00Z, or a tag.", metavar="TIME"
     ),
 ]
+
+
+class CommitOrTime(TypedDict):
+    """The commit and the time of a read."""
+
+    commit: str | None
+    time: str | None
+
+
+def resolve_time(commit: str | None, time: str | None) -> CommitOrTime:
+    """Return the commit and time of a command; `--at` names a tag or commit where it is no time."""
+    if time is not None and commit is None and _NAME.fullmatch(time):
+        return {"commit": time, "time": None}
+    return {"commit": commit, "time": time}
 
 
 @dataclass(frozen=True, slots=True)

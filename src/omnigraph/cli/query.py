@@ -23,6 +23,7 @@ from omnigraph.cli.options import (
     Version,
     parse_query_arguments,
     parse_stored_query,
+    resolve_time,
 )
 from omnigraph.cli.output import print_result
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
@@ -69,9 +70,8 @@ def query(
                 meant.params,
                 name=meant.name,
                 branch=branch,
-                commit=commit,
+                **resolve_time(commit, time),
                 version=version,
-                time=time,
                 engine=engine,
             )
     write_result(found, chosen, output)
@@ -105,8 +105,7 @@ def explain(
             meant.params,
             name=meant.name,
             branch=branch,
-            commit=commit,
+            **resolve_time(commit, time),
             version=version,
-            time=time,
         )
     print_result(found.to_json(), found.text(), as_json=as_json)

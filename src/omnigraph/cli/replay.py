@@ -24,7 +24,7 @@ app = new_app()
 pick_app = new_app()
 reset_app = new_app()
 
-CommitId = Annotated[str, typer.Argument(help="The id of the commit.", metavar="COMMIT")]
+CommitId = Annotated[str, typer.Argument(help="The id of the commit, or a tag.", metavar="COMMIT")]
 Strategy = Annotated[
     Literal["ours", "theirs"] | None,
     typer.Option(
@@ -76,7 +76,7 @@ def reset(
     to: Annotated[
         str,
         typer.Option(
-            "--to", help="The commit, branch, time, BRANCH@TIME or BRANCH@vVERSION.", metavar="MOMENT"
+            "--to", help="The commit, tag, branch, time, BRANCH@TIME or BRANCH@vVERSION.", metavar="MOMENT"
         ),
     ],
     branch: OnBranch = "main",

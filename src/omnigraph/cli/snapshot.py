@@ -24,7 +24,9 @@ app = new_app()
 def snapshot(
     place: Place = None,
     branch: Branch = None,
-    commit: Annotated[str | None, typer.Option("--commit", help="As a commit left it.", metavar="ID")] = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", help="As a commit or tag has it.", metavar="ID")
+    ] = None,
     version: Version = None,
     time: Annotated[
         str | None,

@@ -20,6 +20,7 @@ from omnigraph.cli.options import (
     Version,
     params_of,
     parse_param,
+    resolve_time,
     text_of,
 )
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
@@ -63,9 +64,8 @@ def sql(
             text,
             values or None,
             branch=branch,
-            commit=commit,
+            **resolve_time(commit, time),
             version=version,
-            time=time,
             timeout=timeout,
         )
     write_result(found, chosen, output)

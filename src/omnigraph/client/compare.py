@@ -53,11 +53,12 @@ class CountedDiff:
         """The second moment."""
         return self._summary.after
 
-    def stats(self) -> dict[str, ChangeCounts]:
+    def stat(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`."""
         return dict(self._summary.stats)
 
-    stat = stats
+    stats = stat
+    """The earlier name of `stat`."""
 
     def about(self) -> dict[str, Any]:
         """Return which moments were compared, and how much differs."""
@@ -140,9 +141,12 @@ class RemoteCommitDiff(CommitPages):
         super().__init__(first, wanted)
         self._transport = transport
 
-    def stats(self) -> dict[str, ChangeCounts]:
+    def stat(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`."""
         return count_tallies(Counter(map(tally_of, self)))
+
+    stats = stat
+    """The earlier name of `stat`."""
 
     def __iter__(self) -> Iterator[Change]:
         page = self._first

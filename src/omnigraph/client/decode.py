@@ -12,6 +12,7 @@ from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import ChangeBlock, ChangePage, CommitPage
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.tags import Tag
 from omnigraph.engine.load.request import LoadResult
 from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity
 from omnigraph.engine.merge.conflict import ConflictKind, DroppedValues, MergeConflict
@@ -53,7 +54,15 @@ def log_entries(found: Members) -> list[LogEntry]:
 def _log_entry(found: Members) -> LogEntry:
     counts = found["changes"]
     changes = None if counts is None else {key: ChangeCounts(**one) for key, one in counts.items()}
-    return LogEntry(commit(found["commit"]), changes, tuple(found["branches"]))
+    tags = tuple(found.get("tags", ()))
+    return LogEntry(commit(found["commit"]), changes, tuple(found["branches"]), tags)
+
+
+def tag(found: Members) -> Tag:
+    """Return a tag."""
+    return Tag(
+        found["name"], found["graph_commit_id"], found["created_at"], found["actor_id"], found["message"]
+    )
 
 
 def optional_commit(found: Members | None) -> Commit | None:

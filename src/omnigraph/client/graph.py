@@ -17,7 +17,7 @@ from omnigraph.client import changes, reads, writes
 from omnigraph.client.compare import RemoteChangeFeed, RemoteDiff, name_moment
 from omnigraph.client.exports import Baseline, write_baseline
 from omnigraph.client.feed_pages import FeedPages
-from omnigraph.client.history import RemoteBranches, RemoteCommits
+from omnigraph.client.history import RemoteBranches, RemoteCommits, RemoteTags
 from omnigraph.client.loads import RemoteLoadOptions, prepare_load, send_load
 from omnigraph.client.results import ChunkReader
 from omnigraph.client.served_options import refuse_actor, refuse_engine
@@ -118,6 +118,11 @@ class RemoteGraph(GraphNames):
     def branches(self) -> RemoteBranches:
         """The branches: create, list, delete, iterate, test with `in`."""
         return RemoteBranches(self._transport)
+
+    @property
+    def tags(self) -> RemoteTags:
+        """The tags: names of commits; create, list, delete, iterate, test with `in`."""
+        return RemoteTags(self._transport)
 
     @property
     def commits(self) -> RemoteCommits:

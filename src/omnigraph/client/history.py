@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Unpack
 
 from omnigraph.arguments import check_all_arguments, check_arguments
 from omnigraph.client import changes, reads, writes
-from omnigraph.client.compare import RemoteCommitDiff
+from omnigraph.client.compare import RemoteCommitDiff, name_moment
+from omnigraph.client.snapshot import RemoteSnapshot
 from omnigraph.client.transport import Transport
+from omnigraph.client.writes import TagOptions
 from omnigraph.engine.changes import DEFAULT_CHANGES, DEFAULT_ENTRIES
 from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import CommitPage
 from omnigraph.engine.graph import lineage
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.errors import InvalidValue
+from omnigraph.engine.graph.tags import Tag
+from omnigraph.errors import InvalidValue, TagNotFound
 
 
 @check_arguments
@@ -25,9 +30,11 @@ class RemoteBranches:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def create(self, name: str, *, from_: str = MAIN, actor: str | None = None) -> str:
-        """Make a branch that starts as `from_` is now, and return its name."""
-        return self._transport.send(writes.create_branch(name, from_, actor))
+    def create(
+        self, name: str, *, from_: str | RemoteSnapshot | Commit | datetime = MAIN, actor: str | None = None
+    ) -> str:
+        """Make a branch that starts as a branch is now, or at an older moment, and return its name."""
+        return self._transport.send(writes.create_branch(name, name_moment(from_), actor))
 
     def list(self) -> builtins.list[str]:
         """The names: main first, then the others in order."""
@@ -48,6 +55,44 @@ class RemoteBranches:
 
     def __repr__(self) -> str:
         return f"<RemoteBranches of '{self._transport.address.url}'>"
+
+
+@check_arguments
+class RemoteTags:
+    """The tags of a graph: names of commits; iterating gives their names."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self, name: str, *, at: str | RemoteSnapshot | Commit | datetime = MAIN, **how: Unpack[TagOptions]
+    ) -> Tag:
+        """Name the commit of a moment; `force` moves an existing tag."""
+        return self._transport.send(writes.create_tag(name, name_moment(at), how))
+
+    def list(self) -> builtins.list[Tag]:
+        """All tags, by name."""
+        return self._transport.send(reads.list_tags())
+
+    def get(self, name: str) -> Tag:
+        """One tag."""
+        return pick_tag(self.list(), name)
+
+    def delete(self, name: str, *, actor: str | None = None) -> None:
+        """Delete a tag; cleanup may then remove what only it kept."""
+        self._transport.send(writes.delete_tag(name, actor))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([tag.name for tag in self.list()])
+
+    def __len__(self) -> int:
+        return len(self.list())
+
+    def __contains__(self, name: object) -> bool:
+        return name in builtins.list(self)
+
+    def __repr__(self) -> str:
+        return f"<RemoteTags of '{self._transport.address.url}'>"
 
 
 @check_all_arguments
@@ -136,6 +181,14 @@ def find_merge_bases(histories: Iterable[list[Commit]], ours: str, theirs: str) 
     """Return the best common ancestors of two commits, by the histories of their branches."""
     known = {one.id: one for history in histories for one in history}
     return [*lineage.merge_bases(known, [ours], [theirs])]
+
+
+def pick_tag(tags: Iterable[Tag], name: str) -> Tag:
+    """Return the tag of a name."""
+    found = next((tag for tag in tags if tag.name == name.strip()), None)
+    if found is None:
+        raise TagNotFound(name)
+    return found
 
 
 def require_limit(limit: int | None) -> int | None:

@@ -32,6 +32,7 @@ from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.tags import Tag
 from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.query.statements import plain_value
 from omnigraph.query.request import Explanation
@@ -190,6 +191,11 @@ def _snapshot(found: Mapping[str, Any]) -> SnapshotFacts:
 def list_graphs() -> Call[list[dict[str, Any]]]:
     """Return the graphs of a server; the address is that of the server."""
     return Call("GET", "graphs", decode_json(lambda found: list(found["graphs"])))
+
+
+def list_tags() -> Call[list[Tag]]:
+    """Return the tags, by name."""
+    return Call("GET", "tags", decode_json(lambda found: [decode.tag(one) for one in found["tags"]]))
 
 
 def list_branches() -> Call[list[str]]:

@@ -14,6 +14,7 @@ from omnigraph.client.reads import Params, QueryText, plain_params
 from omnigraph.client.served_options import refuse_actor, refuse_engine, require_known
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
+from omnigraph.engine.graph.tags import Tag, parse_tag_name
 from omnigraph.engine.merge.merge import MergeOptions
 from omnigraph.engine.merge.replay import ReplayOptions
 from omnigraph.engine.merge.resolutions import ResolutionsInput
@@ -84,9 +85,9 @@ def condition_headers(if_commit: str | None) -> dict[str, str]:
 
 
 def create_branch(name: str, from_: str, actor: str | None) -> Call[str]:
-    """Return the creation of a branch."""
+    """Return the creation of a branch at a moment."""
     refuse_actor(actor)
-    body = json_body(name=parse_branch_name(name), from_=parse_branch_name(from_))
+    body = json_body(name=parse_branch_name(name), from_=from_)
     return json_call("branches", lambda found: str(found["name"]), body, is_safe=False)
 
 
@@ -95,6 +96,33 @@ def delete_branch(name: str, actor: str | None) -> Call[None]:
     refuse_actor(actor)
     path = path_of("branches", parse_branch_name(name))
     return Call("DELETE", path, decode_json(lambda _: None), is_safe=False)
+
+
+class TagOptions(TypedDict, total=False):
+    """The options of a new tag besides its name and moment."""
+
+    message: str | None
+    force: bool
+    actor: str | None
+
+
+def create_tag(name: str, at: str, options: TagOptions) -> Call[Tag]:
+    """Return the creation of a tag."""
+    require_known(TagOptions, options)
+    refuse_actor(options.get("actor"))
+    body = json_body(
+        name=parse_tag_name(name),
+        at=at,
+        message=options.get("message"),
+        force=options.get("force", False),
+    )
+    return json_call("tags", decode.tag, body, is_safe=False)
+
+
+def delete_tag(name: str, actor: str | None) -> Call[None]:
+    """Return the deletion of a tag."""
+    refuse_actor(actor)
+    return Call("DELETE", path_of("tags", parse_tag_name(name)), decode_json(lambda _: None), is_safe=False)
 
 
 def merge_branches(source: str, into: str, how: MergeOptions) -> Call[MergeResult]:

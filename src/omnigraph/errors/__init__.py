@@ -23,11 +23,11 @@
     ├── Unauthorized, PolicyDenied, TooManyRequests, QueryCancelled, PipelineCancelled
     ├── MethodNotAllowed, RequestTimeout
     ├── NotFound
-    │   ├── GraphNotFound, BranchNotFound, CommitNotFound, VersionNotFound, GraphNotApplied
+    │   ├── GraphNotFound, BranchNotFound, TagNotFound, CommitNotFound, VersionNotFound, GraphNotApplied
     │   └── QueryNotFound, EntityNotFound, PipelineRunNotFound, PipelineNotApplied
     ├── Conflict                      someone else changed what this operation relied on
     │   ├── AlreadyInitialized, PlaceNotEmpty, InitializationClaimed
-    │   ├── BranchExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
+    │   ├── BranchExists, TagExists, BranchInUse, SchemaApplyBlocked, SchemaContractBroken
     │   ├── TableVersionConflict, TableDrift, ReadSetChanged, PublishContention, Decided
     │   ├── MergeConflicts, NoCommonCommit, StaleResolutions
     │   ├── KeyConflict, ChangeDiffRefused, ManagedByCluster
@@ -85,6 +85,7 @@ from omnigraph.errors.conflict import (
     StaleResolutions,
     TableDrift,
     TableVersionConflict,
+    TagExists,
 )
 from omnigraph.errors.embedding import (
     EmbeddingAnswerRejected,
@@ -172,6 +173,7 @@ from omnigraph.errors.request import (
     RequestTimeout,
     SchemaDataViolation,
     SqlError,
+    TagNotFound,
     TooManyRequests,
     Unauthorized,
     UnsupportedMediaType,
@@ -316,6 +318,8 @@ __all__ = [
     "StreamSinkTaken",
     "TableDrift",
     "TableVersionConflict",
+    "TagExists",
+    "TagNotFound",
     "TooManyRequests",
     "TypeCheckError",
     "Unauthorized",

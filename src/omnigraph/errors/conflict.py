@@ -75,6 +75,20 @@ class BranchExists(Conflict):
         self.branch = branch
 
 
+class TagExists(Conflict):
+    """A tag of this name exists already."""
+
+    code = "tag_exists"
+
+    def __init__(self, tag: str, commit_id: str) -> None:
+        super().__init__(
+            f"tag '{tag}' already exists, at commit '{commit_id}'",
+            remedy="choose another name, or move the tag with --force (`force=True`)",
+        )
+        self.tag = tag
+        self.commit_id = commit_id
+
+
 class BranchInUse(Conflict):
     """Other branches still depend on this one."""
 

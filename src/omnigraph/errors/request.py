@@ -350,6 +350,18 @@ class CommitNotFound(NotFound):
         self.commit_id = commit_id
 
 
+class TagNotFound(NotFound):
+    """The graph has no tag of this name."""
+
+    code = "tag_not_found"
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(
+            f"tag '{tag}' not found", remedy="list the tags with `omnigraph tag list` (`graph.tags`)"
+        )
+        self.tag = tag
+
+
 class VersionNotFound(NotFound):
     """A branch has no such version, or it was cleaned up."""
 

@@ -105,7 +105,7 @@ class ChangeScan:
         diff = history.changes(commit, self.since)
         if _table_version(diff.before, self.key) == _table_version(diff.after, self.key):
             return 0
-        return sum(sum(counted.to_json().values()) for counted in diff.stats().values())
+        return sum(sum(counted.to_json().values()) for counted in diff.stat().values())
 
     def _read_changes(self, commit: Commit, diff: Diff) -> Iterator[pa.RecordBatch]:
         if _table_version(diff.before, self.key) == _table_version(diff.after, self.key):

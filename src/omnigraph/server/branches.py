@@ -13,6 +13,7 @@ from omnigraph.errors import BranchExists, InvalidName, PolicyDenied
 from omnigraph.policy.actions import Action
 from omnigraph.server.admission import BRANCH_BYTES
 from omnigraph.server.errors import Restated
+from omnigraph.server.moments import find_owner
 from omnigraph.server.requests import Call, branch_or_main
 from omnigraph.server.wire.branches import (
     BranchCreateOutput,
@@ -36,8 +37,8 @@ async def list_branches(call: Call) -> Response:
 async def create_branch(call: Call) -> Response:
     """Create a branch."""
     asked = call.body(BranchCreateRequest)
-    name, start = branch_or_main(asked.name), branch_or_main(asked.from_)
-    call.authorize(Action.BRANCH_CREATE, branch=start, target=name)
+    name, start = branch_or_main(asked.name), (asked.from_ or "").strip() or MAIN
+    call.authorize(Action.BRANCH_CREATE, branch=await find_owner(call, start), target=name)
     graph = call.graph
     if name == MAIN:
         raise BranchExists(name)

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from omnigraph.engine.changes import DEFAULT_ENTRIES
 from omnigraph.errors import BadRequest
 from omnigraph.policy.actions import Action
+from omnigraph.server.moments import find_owner
 from omnigraph.server.requests import Call, branch_or_main
 from omnigraph.server.wire.changes import EntityHistoryOutput
 from omnigraph.server.wire.commits import CommitListOutput, CommitOutput, LogEntryOutput, LogOutput
@@ -32,7 +33,7 @@ async def read_log(call: Call) -> Response:
         for name in await call.look_up(graph.branches.list):
             call.authorize(Action.READ, branch=name)
     else:
-        call.authorize(Action.READ, branch=branch)
+        call.authorize(Action.READ, branch=await find_owner(call, branch))
     actor = call.query("actor")
 
     def work() -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from omnigraph.server import branches, commits, health, reads, schemas, writes
+from omnigraph.server import branches, commits, health, reads, schemas, tags, writes
 from omnigraph.server.app import Handler
 from omnigraph.server.data_handlers import DATA_HANDLERS
 from omnigraph.server.mcp import endpoint
@@ -31,6 +31,9 @@ HANDLERS: Mapping[str, Handler] = {
     "revertCommit": branches.revert,
     "cherryPickCommit": branches.cherry_pick,
     "resetBranch": branches.reset,
+    "listTags": tags.list_tags,
+    "createTag": tags.create_tag,
+    "deleteTag": tags.delete_tag,
     "listCommits": commits.list_commits,
     "readLog": commits.read_log,
     "readHistory": commits.read_history,

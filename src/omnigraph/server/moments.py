@@ -7,7 +7,7 @@ from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.errors import BadRequest, CommitNotFound
+from omnigraph.errors import BadRequest, CommitNotFound, InvalidName, NotFound
 from omnigraph.graph import Graph
 from omnigraph.policy.actions import Action
 from omnigraph.server.requests import Call, branch_or_main
@@ -80,6 +80,21 @@ async def authorize_moment(call: Call, moment: Moment, action: Action = Action.R
     if moment.commit is not None:
         branch = await _owner(call, moment.commit)
     call.authorize(action, branch=MAIN if branch is None else branch)
+
+
+async def find_owner(call: Call, named: str) -> str:
+    """Return the branch that policy is asked about for a moment: a branch, commit, tag or time."""
+    branch = named.partition("@")[0]
+    if call.target.policy is None or call.actor is None:
+        return branch
+    graph = call.graph
+    try:
+        found = (await call.look_up(lambda: graph.diff(named, named, engine="local"))).before
+    except (NotFound, InvalidName):
+        return branch  # the write reports it
+    if found.branch == branch or found.commit is None:
+        return found.branch
+    return found.commit.branch
 
 
 async def _owner(call: Call, commit: str) -> str:

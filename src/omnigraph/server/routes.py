@@ -10,7 +10,7 @@ from omnigraph.server.data_routes import DATA_ROUTES
 from omnigraph.server.mcp.routes import MCP_ROUTES
 from omnigraph.server.route import TEXT, Body, Param, Route
 from omnigraph.server.ui_routes import UI_ROUTES
-from omnigraph.server.wire import branches, changes, commits, health, reads, schemas, writes
+from omnigraph.server.wire import branches, changes, commits, health, reads, schemas, tags, writes
 
 BRANCH = Param("branch", "The branch; main, if none is named.")
 IF_COMMIT = Param(
@@ -167,12 +167,12 @@ ROUTES: tuple[Route, ...] = (
         method="POST",
         path="branches",
         operation="createBranch",
-        summary="Create a branch; no data is copied.",
-        policy="branch_create(from, name)",
+        summary="Create a branch, at a branch or an older moment; no data is copied.",
+        policy="branch_create(branch of from, name)",
         body=Body.JSON,
         request=branches.BranchCreateRequest,
         response=branches.BranchCreateOutput,
-        statuses=(409,),
+        statuses=(409, 410),
         admission=True,
     ),
     Route(
@@ -184,6 +184,39 @@ ROUTES: tuple[Route, ...] = (
         response=branches.BranchDeleteOutput,
         statuses=(409, 413),
         admission=True,
+    ),
+    Route(
+        method="GET",
+        path="tags",
+        operation="listTags",
+        summary="All tags: names of commits.",
+        policy="read()",
+        response=tags.TagListOutput,
+        ours=True,
+    ),
+    Route(
+        method="POST",
+        path="tags",
+        operation="createTag",
+        summary="Name a commit, which stays readable then.",
+        policy="branch_create(branch of the commit, name)",
+        body=Body.JSON,
+        request=tags.TagCreateRequest,
+        response=tags.TagOutput,
+        statuses=(409, 410),
+        admission=True,
+        ours=True,
+    ),
+    Route(
+        method="DELETE",
+        path="tags/{tag}",
+        operation="deleteTag",
+        summary="Delete a tag; a slash in its name is sent as %2F.",
+        policy="branch_delete(-, tag)",
+        response=tags.TagDeleteOutput,
+        statuses=(409, 413),
+        admission=True,
+        ours=True,
     ),
     Route(
         method="POST",

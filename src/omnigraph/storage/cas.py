@@ -95,6 +95,35 @@ def replace_row(table: Table, rows: pa.Table, key: str, address: int) -> SwapRes
     return SwapResult(landed, (newest << _OFFSET_BITS) + rows.num_rows - 1, made_by)
 
 
+def replace_rows(table: Table, where: str, rows: pa.Table) -> Table:
+    """Delete the rows that satisfy `where` and add others, in one version, on exactly what `table` shows."""
+    table.before_commit()
+    native = table.native
+    with table.access.call("merge_rows", table.uri):
+        rows = cast_rows(rows.select(native.schema.names), native.schema)
+        added = write_fragments(rows, native, mode="append", **write_options(table))
+        changed, gone, known = [], [], {}
+        for fragment in native.get_fragments():
+            left = fragment.delete(where)
+            if left is None:
+                gone.append(fragment.fragment_id)
+            elif left.num_deletions != fragment.num_deletions:
+                changed.append(left)
+                known[fragment.fragment_id] = fragment.metadata
+        operation = Op.Update(
+            removed_fragment_ids=gone,
+            updated_fragments=changed,
+            new_fragments=list(added),
+            update_mode="rewrite_rows",
+            fields_for_preserving_frag_bitmap=[column.id() for column in native.lance_schema.fields()],
+        )
+        require_complete_files("merge_rows", table.location, table.uri, operation)
+        require_complete_deletion_files("merge_rows", table.location, table.uri, operation, known)
+        made_by = Transaction(table.version, operation, new_uuid(), {})
+        landed = table.with_handle(LanceDataset.commit(native, made_by, max_retries=0))
+    return landed.make_durable(table, made_by)
+
+
 def _open_fragment(table: Table, number: int) -> LanceFragment:
     found = table.native.get_fragment(number)
     if found is None:

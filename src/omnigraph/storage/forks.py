@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Collection, Mapping
+from uuid import uuid4
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
@@ -18,6 +20,7 @@ from omnigraph.storage.references import (
     damaged_reference_error,
     find_fork,
     list_fork_names,
+    parse_reference,
     reference_location,
     summary_place,
     survey,
@@ -35,6 +38,15 @@ class OwnFiles:
 
     folders: tuple[Location, ...]
     files: tuple[Location, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenReference:
+    """The reference of a fork that is complete but does not exist for readers."""
+
+    location: Location
+    name: str
+    text: str
 
 
 def fork_folder(location: Location, name: str) -> Location:
@@ -148,6 +160,34 @@ class Forks:
         if fork.access.checksums is not None:
             at = reference_location(fork.location, fork.branch).path
             fork.access.checksums.note(fork.location.path, [at])
+
+    def hide(self, location: Location, name: str, fence: Fence | None = None) -> HiddenReference:
+        """Remove the reference of a fork and return it: until `show`, there is no such fork for anyone."""
+        at = reference_location(location, name)
+        text = self._objects.read_text(at)
+        self._tables.drop(name)
+        self._objects.delete(at, fence)
+        return HiddenReference(location, name, text)
+
+    def show(self, hidden: HiddenReference, notes: Mapping[str, str]) -> Fork:
+        """Write the reference of a hidden fork again, with notes, as a new incarnation.
+
+        A process that saw the fork before it was hidden takes it for another one.
+        """
+        facts = json.loads(hidden.text)
+        facts["identifier"]["version_mapping"][-1][1] = uuid4().hex
+        facts["metadata"] = dict(notes)
+        at = reference_location(hidden.location, hidden.name)
+        wanted = parse_reference(hidden.name, text := json.dumps(facts, indent=2))
+        self._objects.write_text_if_absent(at, text)
+        made = self.find(hidden.location, hidden.name)
+        if made is None or wanted is None or made.identity != wanted.identity:
+            uri = fork_uri(hidden.location, hidden.name)
+            raise table_failure(TableFailureKind.CONFLICT, "show_fork", uri, "another writer made it")
+        checksums = self._tables.access.checksums
+        if checksums is not None:
+            checksums.note(hidden.location.path, [at.path])
+        return made
 
     def _is_residue(self, location: Location, name: str) -> bool:
         """Whether there are files of a fork without the fork; over older ones Lance misses the source."""

@@ -142,7 +142,7 @@ def survey(
     changed = {name: at for name, (at, _) in listed.items() if name not in known}
     fresh = _read_all(objects, changed, at_once=1 if location.is_local else _READS_AT_ONCE)
     current = {**known, **fresh}
-    parsed = {name: _parse_reference(name, current[name].body) for name in sorted(current)}
+    parsed = {name: parse_reference(name, current[name].body) for name in sorted(current)}
     forks = {name: fork for name, fork in parsed.items() if fork is not None}
     if refresh and summary is not None and len(fresh) > FEW:
         write_summary(objects, summary, {name: current[name] for name in forks})
@@ -181,7 +181,7 @@ def find_fork(objects: ObjectStore, location: Location, name: str) -> Fork | Non
     text = objects.read_text_if_exists(reference_location(location, name))
     if text is None:
         return None
-    found = _parse_reference(name, text)
+    found = parse_reference(name, text)
     if found is None:
         raise damaged_reference_error(location, name)
     return found
@@ -190,11 +190,12 @@ def find_fork(objects: ObjectStore, location: Location, name: str) -> Fork | Non
 def read_incarnation(objects: ObjectStore, location: Location, name: str) -> Incarnation | None:
     """Return the incarnation of a fork; None when there is no such fork or its reference is damaged."""
     text = objects.read_text_if_exists(reference_location(location, name))
-    found = None if text is None else _parse_reference(name, text)
+    found = None if text is None else parse_reference(name, text)
     return None if found is None else found.identity
 
 
-def _parse_reference(name: str, text: str | bytes) -> Fork | None:
+def parse_reference(name: str, text: str | bytes) -> Fork | None:
+    """Return the fork that a reference describes; None when that cannot be understood."""
     try:
         facts: Any = json.loads(text)
         parent, version = facts["parentBranch"], int(facts["parentVersion"])

@@ -134,7 +134,7 @@ def test_what_leaves_the_values_as_they_were_is_no_change(graph: Graph, act: Cal
     assert graph.snapshot().tables != tables, "something was written"
     for a, b in ((before, "main"), ("main", before)):
         diff = graph.diff(a, b)
-        assert (list(diff), diff.stats(), bool(diff)) == ([], {}, False)
+        assert (list(diff), diff.stat(), bool(diff)) == ([], {}, False)
 
 
 def test_a_change_survives_compaction_on_either_side(graph: Graph) -> None:
@@ -182,7 +182,7 @@ def test_many_changes_are_reported_like_few(graph: Graph) -> None:
     load(graph, {("Link", f"e{number:05}"): link("x", "y", float(number)) for number in numbers})
     middle = head(graph)
     load(graph, {("Link", f"e{number:05}"): link("x", "y", -1.0) for number in numbers if number % 2})
-    assert graph.diff(before, middle).stats() == {"edge:Link": ChangeCounts(inserted=len(numbers))}
+    assert graph.diff(before, middle).stat() == {"edge:Link": ChangeCounts(inserted=len(numbers))}
     changes = list(graph.diff(middle, "main"))
     assert [change.id for change in changes] == [f"e{number:05}" for number in numbers if number % 2]
     weights = [change.before.properties["w"] for change in changes if change.before is not None]
@@ -277,7 +277,7 @@ def test_a_type_that_one_side_does_not_have_is_all_inserts_or_deletes(graph: Gra
     assert summarize(diff) == ["delete Thing a", "delete Thing b"]
     assert all(change.before is not None and change.after is None for change in diff)
     assert summarize(graph.diff("main", before)) == ["insert Thing a", "insert Thing b"]
-    assert graph.diff("main", before).stats() == {"node:Thing": ChangeCounts(inserted=2)}
+    assert graph.diff("main", before).stat() == {"node:Thing": ChangeCounts(inserted=2)}
 
 
 def schema_at(folder: Path, text: str, rows: dict[tuple[str, str], dict[str, Any]]) -> TableSide:
@@ -332,7 +332,7 @@ def test_moments_have_many_names(graph: Graph) -> None:
 def test_a_name_that_refers_to_nothing_is_reported(graph: Graph, name: str) -> None:
     with pytest.raises(NotFound) as caught:
         graph.diff(name, "main")
-    assert str(caught.value) == f"'{name}' is neither a branch nor a commit nor a time"
+    assert str(caught.value) == f"'{name}' is neither a branch nor a tag nor a commit nor a time"
 
 
 def test_a_wrong_branch_name_is_reported(graph: Graph) -> None:
@@ -352,7 +352,7 @@ def test_changes_are_chosen_by_type_kind_and_sort(graph: Graph) -> None:
     assert summarize(graph.diff(before, "main", kinds=["edge"])) == ["insert Link e"]
     chosen = graph.diff(before, "main", ops=["update", "delete"])
     assert summarize(chosen) == ["update Thing a", "delete Thing b"]
-    assert chosen.stats() == {"node:Thing": ChangeCounts(updated=1, deleted=1)}
+    assert chosen.stat() == {"node:Thing": ChangeCounts(updated=1, deleted=1)}
     assert not graph.diff(before, "main", types="Hub")
 
 

@@ -152,7 +152,7 @@ def require_right(graph: Graph, one: tuple[str, State], other: tuple[str, State]
     assert texts(apply_changes(one[1], changes)) == texts(other[1])
     assert [order(change) for change in changes] == sorted({order(change) for change in changes})
     assert bool(diff) == bool(changes)
-    assert sum(s.inserted + s.updated + s.deleted for s in diff.stats().values()) == len(changes)
+    assert sum(s.inserted + s.updated + s.deleted for s in diff.stat().values()) == len(changes)
 
 
 def require_same_by_whole_comparison(graph: Graph, a: str, b: str) -> None:

@@ -76,7 +76,7 @@ def test_changes_are_the_same_in_the_same_order(diverged_graph: Graph, a: str, b
     with few_rows_at_once():
         large = diverged_graph.diff(a, b, engine="local")
         assert list(large) == list(small)
-        assert large.stats() == small.stats()
+        assert large.stat() == small.stat()
         assert isinstance(large._compare_table(THING), SortedRuns)
         place = (THING, "t05")
         assert list(large.beyond(place)) == list(small.beyond(place))

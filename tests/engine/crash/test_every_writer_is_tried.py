@@ -37,13 +37,16 @@ DOORS: dict[str, frozenset[str]] = {
     "omnigraph.engine.maintenance.ensure_indexes": frozenset({"write_skipping_drift"}),
     "omnigraph.engine.write.new_branch": frozenset({"create_branch_for_write"}),
     "omnigraph.engine.graph.publish": frozenset({"publish", "repin"}),
-    "omnigraph.engine.branches.manage": frozenset({"create_branch", "delete_branch", "undo_create"}),
+    "omnigraph.engine.branches.manage": frozenset(
+        {"create_branch", "create_branch_at", "delete_branch", "undo_create"}
+    ),
+    "omnigraph.engine.branches.tags": frozenset({"create_tag", "delete_tag"}),
     "omnigraph.engine.lifecycle.create": frozenset({"create_graph"}),
     "omnigraph.engine.graph.migrations": frozenset(
         {"migrate_main", "migrate_branch", "open_current_manifest"}
     ),
     "omnigraph.storage.staging": frozenset({"commit_staged"}),
-    "omnigraph.storage.cas": frozenset({"merge_rows", "replace_row"}),
+    "omnigraph.storage.cas": frozenset({"merge_rows", "replace_row", "replace_rows"}),
     "omnigraph.storage.indexes": frozenset({"catch_up_text_indexes"}),
     "omnigraph.storage.upkeep": frozenset(
         {"compact", "commit_compaction", "collect_versions", "collect_with_files"}
@@ -66,6 +69,8 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
         "branch-create",
         "migrate-by-branching",
     ),
+    "engine/branches/manage.py create_branch_at: open_current_manifest": ("branch-create-old",),
+    "engine/branches/old_commits.py _rewind: replace_rows": ("branch-create-old",),
     "engine/maintenance/cleanup/old_versions.py _remove_batch: collect_versions": (
         "cleanup",
         "cleanup-orphan-forks",
@@ -151,6 +156,9 @@ WRITERS: dict[str, tuple[str, ...] | str] = {
     "engine/write/transaction.py _commit_prepared: commit": _PASSES_ON,
     "graph.py init: create_graph": _FRONT,
     "history.py Branches.create: create_branch": _FRONT,
+    "history.py Branches.create: create_branch_at": _FRONT,
+    "history.py Tags.create: create_tag": _FRONT,
+    "history.py Tags.delete: delete_tag": _FRONT,
     "history.py Branches.delete: delete_branch": _FRONT,
     "query/algorithms/solver.py _write_values: create_branch": ("onto-new-values",),
 }

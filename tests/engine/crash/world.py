@@ -16,10 +16,11 @@ from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.layout import table_keys
 from omnigraph.engine.graph.lineage import Commit, walk_first_parents
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.engine.graph.table_types import table_types_of
+from omnigraph.engine.graph.tags import list_tags
 from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
@@ -115,7 +116,17 @@ def branches(graph: OpenGraph) -> list[str]:
 
 def look(graph: OpenGraph) -> View:
     """Everything that is visible, by branch; fails where what is visible does not add up."""
+    _require_tags(graph)
     return {branch: _branch_view(graph, branch) for branch in branches(graph)}
+
+
+def _require_tags(graph: OpenGraph) -> None:
+    """Each tag names a commit that can be read."""
+    for tag in list_tags(graph.root):
+        snapshot = graph.snapshot(AtCommit(tag.name))
+        assert snapshot.id == tag.commit_id
+        for key, entry in snapshot.entries.items():
+            assert open_table(graph, snapshot, key).count() == entry.row_count
 
 
 def _branch_view(graph: OpenGraph, branch: str) -> BranchView:

@@ -45,6 +45,7 @@ from tests.engine.crash.steps import (
     recovery,
     touch_branch,
 )
+from tests.engine.crash.tags import TAGS
 from tests.engine.crash.text_indexes import TEXT_INDEXES
 from tests.engine.crash.two_versions import RECOVERED_TWO_VERSIONS, TWO_VERSIONS
 from tests.engine.crash.vector_indexes import VECTOR_INDEXES
@@ -237,6 +238,7 @@ WRITES: dict[str, Write] = {
     **MERGES,
     **RECOVERED_MERGES,
     **REPLAYS,
+    **TAGS,
     **SCHEMA_CHANGES,
     **RECOVERED_SCHEMA_CHANGES,
     **LARGE_LOADS,
@@ -253,6 +255,7 @@ IN_TURN: dict[str, tuple[str, ...]] = {
     "merge": tuple(MERGES),
     "recover-merge": tuple(RECOVERED_MERGES),
     "replay": tuple(REPLAYS),
+    "tag": tuple(TAGS),
     "schema-change": tuple(SCHEMA_CHANGES),
     "recover-schema": tuple(RECOVERED_SCHEMA_CHANGES),
     "load-large": tuple(LARGE_LOADS),

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from omnigraph import failpoints
-from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph import errors, failpoints
+from omnigraph.engine.branches.manage import create_branch, create_branch_at, delete_branch
+from omnigraph.engine.branches.tags import create_tag, delete_tag
 from omnigraph.engine.changes.comparison import RunnerChoice
 from omnigraph.engine.commit.plan import DeleteRows
 from omnigraph.engine.commit.recovery import sidecar
@@ -25,7 +26,7 @@ from omnigraph.engine.commit.recovery.sweep import sweep
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
-from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot_tables import open_table
 from omnigraph.engine.lifecycle.create import create_graph
@@ -38,7 +39,7 @@ from omnigraph.engine.merge.merge import MergeRequest, merge
 from omnigraph.engine.merge.merge_inputs import capture_source, find_merge_inputs
 from omnigraph.engine.merge.result import MergeResult
 from omnigraph.engine.write.transaction import Author, PreparedWrite
-from omnigraph.errors import MergeConflicts
+from omnigraph.errors import CommitNotFound, HistoricalVersionReclaimed, MergeConflicts
 from omnigraph.history import Commits
 from omnigraph.storage.location import Location
 from tests.engine.changes.world import few_rows_at_once
@@ -64,6 +65,9 @@ AGES = st.integers(0, 2)
 BRANCHES = ("left", "right", "third", "fourth")
 ANY = st.integers(0, 11)
 """Which of the branches that there are."""
+PAST = st.integers(0, 400)
+"""Which of the commits that there were."""
+TAGS = st.sampled_from(["v1", "rel/2"])
 
 POINTS = (
     failpoints.BRANCH_MERGE_POST_CANDIDATE_VALIDATION,
@@ -221,8 +225,8 @@ def put(graph: OpenGraph, folder: Path, world: World, branch: str) -> None:
     load(graph, LoadRequest((file,), Mode.MERGE), Author(branch))
 
 
-def visible_rows(graph: OpenGraph, branch: str) -> World:
-    snapshot = graph.snapshot(AtBranch(branch))
+def visible_rows(graph: OpenGraph, branch: str | AtCommit) -> World:
+    snapshot = graph.snapshot(AtBranch(branch) if isinstance(branch, str) else branch)
     people, knows = (open_table(graph, snapshot, key).scan().to_pylist() for key in (PERSON, KNOWS))
     found = World(
         {row["id"]: (row["age"], row["nick"]) for row in people},
@@ -258,6 +262,9 @@ class MergeMachine(RuleBasedStateMachine):
         self.in_buckets = False
         self.history: dict[str, Moment] = {}
         self.heads: dict[str, str] = {}
+        self.past: list[str] = []
+        """Commits that were the head of a branch while the model looked."""
+        self.tags: dict[str, str] = {}
         self.origins: dict[str, str] = {}
         self.note(MAIN, World())
         self.written(MAIN, World(people={"a": (0, None), "b": (0, None)}, edges={"k1": ("a", "b", 0)}))
@@ -306,6 +313,42 @@ class MergeMachine(RuleBasedStateMachine):
     @rule(source=ANY)
     def make_branch(self, source: int) -> None:
         self.branch(min(set(BRANCHES) - self.heads.keys()), self.chosen(source))
+
+    @precondition(lambda self: set(BRANCHES) - self.heads.keys())
+    @rule(commit=PAST)
+    def make_branch_at_an_old_commit(self, commit: int) -> None:
+        """It shows the commit, or nothing is made because its rows were cleaned up or its branch is gone."""
+        name = min(set(BRANCHES) - self.heads.keys())
+        old = self.past[commit % len(self.past)]
+        shown = any(old in self.graph.load(branch).state.commits for branch in self.heads)
+        try:
+            create_branch_at(self.graph, name, self.graph.snapshot(AtCommit(old)))
+        except (CommitNotFound, errors.Conflict):
+            assert not shown
+        except HistoricalVersionReclaimed:
+            assert old not in self.tags.values()
+        else:
+            self.heads[name] = old
+            fork = self.graph.root.forks.find(self.graph.root.layout.manifest, name)
+            assert fork is not None
+            self.origins[name] = fork.parent or MAIN
+
+    @rule(tag=TAGS, commit=PAST)
+    def tag_a_commit(self, tag: str, commit: int) -> None:
+        old = self.past[commit % len(self.past)]
+        try:
+            create_tag(self.graph, tag, self.graph.snapshot(AtCommit(old)), force=True)
+        except (CommitNotFound, HistoricalVersionReclaimed):
+            assert old not in self.tags.values()
+        else:
+            self.tags[tag] = old
+
+    @precondition(lambda self: self.tags)
+    @rule(which=ANY)
+    def delete_a_tag(self, which: int) -> None:
+        tag = sorted(self.tags)[which % len(self.tags)]
+        delete_tag(self.graph, tag)
+        del self.tags[tag]
 
     @precondition(lambda self: len(self.heads) > 2)
     @rule(branch=ANY)
@@ -447,6 +490,11 @@ class MergeMachine(RuleBasedStateMachine):
             require_owners(self.graph, branch)
         assert sidecar.operations(self.graph.root) == []
 
+    @invariant()
+    def every_tag_reads_as_its_commit_was_made(self) -> None:
+        for tag, commit in self.tags.items():
+            assert visible_rows(self.graph, AtCommit(tag)) == self.history[commit].world, tag
+
     # --- how -------------------------------------------------------------------------------------
 
     def chosen(self, number: int) -> str:
@@ -501,6 +549,8 @@ class MergeMachine(RuleBasedStateMachine):
             parents = tuple(one for one in (commit.parent, commit.merged_parent) if one is not None)
             self.history[commit.id] = Moment(world, parents, (commit.created_at, commit.id))
         self.heads[branch] = head.id
+        if head.id not in self.past:
+            self.past.append(head.id)
 
     def recover(self, again: str | None) -> None:
         """Opening the graph for writing recovers it, the second time at the latest."""

@@ -41,12 +41,15 @@ class AsyncRemoteCommitDiff(CommitPages):
         super().__init__(first, wanted)
         self._transport = transport
 
-    async def stats(self) -> dict[str, ChangeCounts]:
+    async def stat(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`."""
         counted: Counter[Tally] = Counter()
         async for change in self:
             counted[tally_of(change)] += 1
         return count_tallies(counted)
+
+    stats = stat
+    """The earlier name of `stat`."""
 
     async def __aiter__(self) -> AsyncIterator[Change]:
         page = self._first

@@ -15,7 +15,7 @@ from omnigraph.client.aio.batches import AsyncBatches
 from omnigraph.client.aio.blocking import enter_blocking, run_blocking
 from omnigraph.client.aio.compare import AsyncRemoteChangeFeed, AsyncRemoteDiff, open_feed
 from omnigraph.client.aio.exports import write_baseline
-from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits
+from omnigraph.client.aio.history import AsyncRemoteBranches, AsyncRemoteCommits, AsyncRemoteTags
 from omnigraph.client.aio.loads import send_load
 from omnigraph.client.aio.snapshot import AsyncRemoteSnapshot, snapshot_of
 from omnigraph.client.aio.transport import AsyncTransport
@@ -121,6 +121,11 @@ class AsyncRemoteGraph:
     def branches(self) -> AsyncRemoteBranches:
         """The branches: create, list, delete, iterate."""
         return AsyncRemoteBranches(self._transport)
+
+    @property
+    def tags(self) -> AsyncRemoteTags:
+        """The tags: names of commits; create, list, delete, iterate."""
+        return AsyncRemoteTags(self._transport)
 
     @property
     def commits(self) -> AsyncRemoteCommits:

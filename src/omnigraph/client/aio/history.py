@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator
+from datetime import datetime
 from typing import Unpack
 
 from omnigraph.arguments import check_all_arguments, check_arguments
 from omnigraph.client import changes, reads, writes
 from omnigraph.client.aio.compare import AsyncRemoteCommitDiff
+from omnigraph.client.aio.snapshot import AsyncRemoteSnapshot
 from omnigraph.client.aio.transport import AsyncTransport
 from omnigraph.client.changes import ChangeFilterOptions, ChangePageOptions
-from omnigraph.client.history import find_merge_bases, require_limit, select_commits
+from omnigraph.client.compare import name_moment
+from omnigraph.client.history import find_merge_bases, pick_tag, require_limit, select_commits
 from omnigraph.client.reads import LogOptions
+from omnigraph.client.writes import TagOptions
 from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.changes.page import CommitPage
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.tags import Tag
 
 
 @check_arguments
@@ -26,9 +31,15 @@ class AsyncRemoteBranches:
     def __init__(self, transport: AsyncTransport) -> None:
         self._transport = transport
 
-    async def create(self, name: str, *, from_: str = MAIN, actor: str | None = None) -> str:
-        """Make a branch that starts as `from_` is now, and return its name."""
-        return await self._transport.send(writes.create_branch(name, from_, actor))
+    async def create(
+        self,
+        name: str,
+        *,
+        from_: str | AsyncRemoteSnapshot | Commit | datetime = MAIN,
+        actor: str | None = None,
+    ) -> str:
+        """Make a branch that starts as a branch is now, or at an older moment, and return its name."""
+        return await self._transport.send(writes.create_branch(name, name_moment(from_), actor))
 
     async def list(self) -> builtins.list[str]:
         """The names: main first, then the others in order."""
@@ -44,6 +55,43 @@ class AsyncRemoteBranches:
 
     def __repr__(self) -> str:
         return f"<AsyncRemoteBranches of '{self._transport.address.url}'>"
+
+
+@check_arguments
+class AsyncRemoteTags:
+    """The tags of a graph: names of commits; `async for` gives their names."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def create(
+        self,
+        name: str,
+        *,
+        at: str | AsyncRemoteSnapshot | Commit | datetime = MAIN,
+        **how: Unpack[TagOptions],
+    ) -> Tag:
+        """Name the commit of a moment; `force` moves an existing tag."""
+        return await self._transport.send(writes.create_tag(name, name_moment(at), how))
+
+    async def list(self) -> builtins.list[Tag]:
+        """All tags, by name."""
+        return await self._transport.send(reads.list_tags())
+
+    async def get(self, name: str) -> Tag:
+        """One tag."""
+        return pick_tag(await self.list(), name)
+
+    async def delete(self, name: str, *, actor: str | None = None) -> None:
+        """Delete a tag; cleanup may then remove what only it kept."""
+        await self._transport.send(writes.delete_tag(name, actor))
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        for tag in await self.list():
+            yield tag.name
+
+    def __repr__(self) -> str:
+        return f"<AsyncRemoteTags of '{self._transport.address.url}'>"
 
 
 @check_all_arguments

@@ -18,6 +18,7 @@ from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.migrations import open_current_manifest
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.table_forks import (
     ForkPlace,
     ForkStatus,
@@ -97,6 +98,7 @@ def create_branch(
     graph: OpenGraph, name: str, *, from_branch: str = MAIN, actor: str | None = None
 ) -> BranchInfo:
     """Create a branch at the current head of another one."""
+    from omnigraph.engine.branches.tags import refuse_tag_of_that_name
     from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 
     root, new, source = graph.root, _new_branch_name(name), parse_branch_name(from_branch)
@@ -106,6 +108,7 @@ def create_branch(
     with _lock_branches(root, "branch create", [source, *list_with_ancestors(new)], creating=[new]) as held:
         live = _list_live(graph, "branch create", held)
         _refuse_taken(new, live.names)
+        refuse_tag_of_that_name(graph, new)
         incarnation = _read_incarnation(root, source, live)
         begins_as = graph.load(source) if graph.coordinator(source).is_warm else None
         table = open_current_manifest(root, source, held, begins_as.table if begins_as else None)
@@ -120,6 +123,38 @@ def create_branch(
             # It has the rows of its source, so they need not be read again.
             graph.coordinator(new).adopt(replace(begins_as, table=manifest, identity=made.identity))
         failpoints.reach(failpoints.BRANCH_CREATE_AFTER_MANIFEST_BRANCH_CREATE)
+    return _build_info(made)
+
+
+def create_branch_at(graph: OpenGraph, name: str, at: Snapshot, *, actor: str | None = None) -> BranchInfo:
+    """Create a branch at the commit of a snapshot, however old, as long as its rows are stored."""
+    from omnigraph.engine.branches.old_commits import find_old_commit, fork_at_commit, require_same_schema
+    from omnigraph.engine.branches.tags import refuse_tag_of_that_name
+    from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
+
+    root, new = graph.root, _new_branch_name(name)
+    if at.commit is None:
+        raise BadRequest(f"'{at.id}' has no commit to begin at", remedy="name a commit")
+    old = find_old_commit(graph, at, at.commit)
+    graph.permissions.require("branch_create", branch=old.source, target=new, actor=actor)
+    _refuse_read_only(graph)
+    finish_completed_writes(graph)
+    owners = {entry.owner or MAIN for entry in old.snapshot.entries.values()}
+    locked = [MAIN, old.source, *owners, *list_with_ancestors(new)]
+    with _lock_branches(root, "branch create", locked, creating=[new]) as held:
+        live = _list_live(graph, "branch create", held)
+        _refuse_taken(new, live.names)
+        refuse_tag_of_that_name(graph, new)
+        if _read_incarnation(root, old.source, live) != old.snapshot.incarnation:
+            raise BranchNotFound(old.source)
+        require_same_schema(graph, old)
+        table = open_current_manifest(root, old.source, held)
+        if has_fork_files(root, root.layout.manifest, new):
+            held.require()
+            root.forks.remove_residue(root.layout.manifest, new, held)
+        made = fork_at_commit(graph, held, graph.load(old.source), table, old, new)
+        graph.forget(new)
+        _take_back_during_schema_apply(root, held, new)
     return _build_info(made)
 
 
@@ -204,6 +239,7 @@ def _delete_branch(graph: OpenGraph, name: str, active: str | None, wanted: Call
     `wanted` is called under the lock and may cancel the delete. Once its reference is removed the branch is
     deleted. Its table forks are then removed as far as possible; cleanup removes those that remain.
     """
+    from omnigraph.engine.branches.kept_commits import keep_tagged_commits
     from omnigraph.engine.branches.saved_bases import save_bases
 
     root, name = graph.root, parse_branch_name(name)
@@ -229,6 +265,7 @@ def _delete_branch(graph: OpenGraph, name: str, active: str | None, wanted: Call
         _refuse_depended_on(graph, name, live)
         owned = _owned_forks(graph, name)
         if name in live.forks:
+            keep_tagged_commits(graph, held, name)
             save_bases(graph, held, name, live.forks[name].identity, live.names - {name})
         try:
             held.require()

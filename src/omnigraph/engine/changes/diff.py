@@ -219,10 +219,13 @@ class Diff:
         except HistoricalVersionReclaimed as error:
             raise self._explain_reclaimed(error) from error
 
-    def stats(self) -> dict[str, ChangeCounts]:
+    def stat(self) -> dict[str, ChangeCounts]:
         """How many entities of each type differ, by `node:Name` and `edge:Name`; no image is read."""
         counted = {key: self._wanted.of(self._count_table(key)) for key in self._tables}
         return {key: stat for key, stat in counted.items() if stat != ChangeCounts()}
+
+    stats = stat
+    """The earlier name of `stat`."""
 
     stat = stats
 
@@ -261,14 +264,14 @@ class Diff:
         return {
             "from": _describe_snapshot(self.before),
             "to": _describe_snapshot(self.after),
-            "stats": {key: stat.to_json() for key, stat in self.stats().items()},
+            "stats": {key: stat.to_json() for key, stat in self.stat().items()},
         }
 
     def __repr__(self) -> str:
         return f"<Diff from {self.before.id} to {self.after.id}>"
 
     def _repr_html_(self) -> str:
-        stats = self.stats()
+        stats = self.stat()
         total = sum(stat.inserted + stat.updated + stat.deleted for stat in stats.values())
         return render_counts(f"Diff from {self.before.id} to {self.after.id}", stats) + (
             render_changes(self, total) if total else ""

@@ -146,7 +146,7 @@ class CommitChanges:
 
     def stat(self) -> Mapping[str, ChangeCounts]:
         """How many entities of each type it changed, by `node:Name` and `edge:Name`."""
-        return self.changes.stats()
+        return self.changes.stat()
 
     def to_json(self) -> dict[str, Any]:
         """The commit and all its changes as scripts read them."""
@@ -198,7 +198,7 @@ class BranchHistory:
         if since == NOW:
             return Position(self.head.id if self.head else None)
         if since.startswith(AFTER):
-            return Position(since.removeprefix(AFTER))
+            return Position(self._graph.resolve_commit_id(since.removeprefix(AFTER)))
         return decode_cursor(self.binding, since)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
@@ -11,9 +11,10 @@ from omnigraph.engine.changes import DEFAULT_ENTRIES
 from omnigraph.engine.changes.change import ChangeCounts, ChangeFilter
 from omnigraph.engine.changes.feed import BranchHistory
 from omnigraph.engine.graph.ancestry import Ancestry
-from omnigraph.engine.graph.lineage import Commit, newest_first, sort_children_first
+from omnigraph.engine.graph.lineage import Commit, newest_first, sort_children_first, walk_first_parents
 from omnigraph.engine.graph.manifest import ManifestState
 from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.tags import list_tags, read_tag, tags_by_commit
 from omnigraph.errors import BranchNotFound, ChangeDiffRefused, HistoricalVersionReclaimed
 
 
@@ -30,6 +31,8 @@ class LogEntry:
     """
     branches: tuple[str, ...] = ()
     """The branches, among those that were read, whose newest commit it is."""
+    tags: tuple[str, ...] = ()
+    """The tags of the commit."""
 
     @property
     def is_upkeep(self) -> bool:
@@ -45,6 +48,7 @@ class LogEntry:
             "changes": None if counts is None else {key: one.to_json() for key, one in counts.items()},
             "upkeep": self.is_upkeep,
             "branches": list(self.branches),
+            "tags": list(self.tags),
         }
 
 
@@ -70,15 +74,18 @@ def read_log(graph: OpenGraph, request: LogRequest) -> list[LogEntry]:
     wanted = [one for one in commits if request.actor in (None, one.actor)][: request.limit]
     heads = {branch: state.head.id for branch, state in states.items() if state.head is not None}
     counted = _CommitCounts(graph, states).count_all(wanted) if request.stat else {}
-    return [
-        LogEntry(one, counted.get(one.id), tuple(name for name, head in heads.items() if head == one.id))
-        for one in wanted
-    ]
+    tags = tags_by_commit(list_tags(graph.root))
+
+    def build_entry(one: Commit) -> LogEntry:
+        at_head = tuple(name for name, head in heads.items() if head == one.id)
+        return LogEntry(one, counted.get(one.id), at_head, tags.get(one.id, ()))
+
+    return list(map(build_entry, wanted))
 
 
 def _load_states(graph: OpenGraph, branches: Sequence[str]) -> dict[str, ManifestState]:
     if len(branches) == 1:
-        return {branches[0]: graph.load(branches[0]).state}
+        return _load_one(graph, branches[0])
     found = {}
     for branch in branches:
         try:
@@ -86,6 +93,19 @@ def _load_states(graph: OpenGraph, branches: Sequence[str]) -> dict[str, Manifes
         except BranchNotFound:
             continue  # deleted since it was listed
     return found
+
+
+def _load_one(graph: OpenGraph, named: str) -> dict[str, ManifestState]:
+    """Return the state of a branch, or for a tag that of a branch which shows it, without later commits."""
+    try:
+        return {named: graph.load(named).state}
+    except BranchNotFound:
+        if read_tag(graph.root, named) is None:
+            raise
+    branch, commit = graph.find_commit(named)
+    state = graph.load(branch).state
+    chain = {one.id: one for one in walk_first_parents(state.commits, commit.id)}
+    return {branch: replace(state, commits=chain, head=commit if commit == state.head else None)}
 
 
 class _CommitCounts:
@@ -109,6 +129,6 @@ class _CommitCounts:
         try:
             if branch not in self._histories:
                 self._histories[branch] = BranchHistory(self._graph, branch, ChangeFilter())
-            return self._histories[branch].changes(commit, feed=False).stats()
+            return self._histories[branch].changes(commit, feed=False).stat()
         except (ChangeDiffRefused, HistoricalVersionReclaimed, BranchNotFound):
             return None

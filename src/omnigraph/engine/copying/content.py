@@ -24,6 +24,7 @@ from omnigraph.engine.maintenance.cleanup.needed_versions import (
     OwnedTable,
     find_merge_bases,
     find_needed_versions,
+    read_tagged,
 )
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.storage.failures import not_found
@@ -90,13 +91,20 @@ def read_pipelines(root: Root) -> dict[str, bytes]:
     return _read(root, (name for name in names if not _is_skipped(name)))
 
 
+def read_tags(root: Root) -> dict[str, bytes]:
+    """The files of tags; read before the cut, so that none names a commit that the cut does not hold."""
+    folder = root.layout.tags.name
+    return _read(root, (f"{folder}/{at.name}" for at in root.objects.list_dir(root.layout.tags)))
+
+
 def list_content(graph: OpenGraph, cut: Cut, memo: ContentMemo) -> CopyContent:
     """The files of a cut; fails with NotFound when one of them was removed meanwhile."""
     # Not only what branches show, but also what a merge of any two of them would start at.
     bases = find_merge_bases({branch: loaded.state for branch, loaded in cut.branches.items()})
-    pinned = saved_versions(graph, list_saved_commits(graph) & bases)
+    tagged, pinned = read_tagged(graph)
+    pinned += saved_versions(graph, list_saved_commits(graph) & bases)
     policy = CleanupPolicy(1, None, 0.0)
-    needed = find_needed_versions(cut.branches, policy, graph.root.clock(), bases, pinned).versions
+    needed = find_needed_versions(cut.branches, policy, graph.root.clock(), bases | tagged, pinned).versions
     found = _ContentBuilder(graph.root, _shown_now(graph, cut), needed, memo)
     for path, forks in sorted(_forks_by_table(graph, cut).items()):
         found.add_table(path, forks)
@@ -228,7 +236,9 @@ class _ContentBuilder:
         for folder in root.objects.list_folders(layout.root):
             if folder not in tables | _SKIPPED | {PIPELINES} and not folder.endswith(_TABLE):
                 listed = root.objects.list_all(layout.root / folder)
-                self.data.update({f"{folder}/{name}": size for name, size in listed.items()})
+                # Tags themselves can move: they were read before the cut.
+                fixed = (name for name in listed if folder != layout.tags.name or "/" in name)
+                self.data.update({f"{folder}/{name}": listed[name] for name in fixed})
         names = (at.name for at in root.objects.list_dir(layout.root))
         self.control.update(_read(root, (name for name in names if not _is_skipped(name))))
         # Pending removals of schema changes apply to the copy, too.

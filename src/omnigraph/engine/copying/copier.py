@@ -24,6 +24,7 @@ from omnigraph.engine.copying.content import (
     VersionFile,
     list_content,
     read_pipelines,
+    read_tags,
 )
 from omnigraph.engine.copying.cut import Cut, take_consistent_cut
 from omnigraph.engine.graph.manifest import MAIN
@@ -228,9 +229,9 @@ def _copy(graph: OpenGraph, target: Root, held: HeldLocks, *, read_back: bool) -
     for number in range(_ROUNDS):
         locked = number >= _ROUNDS_WITHOUT_LOCKS
         with _pause_writers(graph) if locked else nullcontext(), _catch_removed_files(graph) as again:
-            pipelines = read_pipelines(graph.root)
+            early = {**read_pipelines(graph.root), **read_tags(graph.root)}
             cut = take_consistent_cut(graph)
-            content = _with(list_content(graph, cut, memo), pipelines)
+            content = _with(list_content(graph, cut, memo), early)
             sizes = _transfer(graph, target, content, copied)
             _require_same_forks(graph, content)
             if read_back:
@@ -280,8 +281,8 @@ def _catch_removed_files(graph: OpenGraph) -> Iterator[list[StorageFailure]]:
         graph.root.tables.forget()
 
 
-def _with(content: CopyContent, pipelines: Mapping[str, bytes]) -> CopyContent:
-    return CopyContent(content.data, content.versions, {**content.control, **pipelines})
+def _with(content: CopyContent, early: Mapping[str, bytes]) -> CopyContent:
+    return CopyContent(content.data, content.versions, {**content.control, **early})
 
 
 def _transfer(graph: OpenGraph, target: Root, content: CopyContent, copied: _CopyProgress) -> dict[str, int]:

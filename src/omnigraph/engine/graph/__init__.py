@@ -7,6 +7,7 @@ snapshot.py, snapshot_tables.py   a graph at one point in time, and its tables
 open_graph.py                  an open graph: branches, schema, snapshots
 permissions.py                 what its policy lets an actor write; every writer asks it first
 targets.py, branch_names.py    parse what a user wants to read (branch, commit, version, time)
+tags.py                        names of commits, and tagged commits of deleted branches
 publish.py                     the compare-and-swap of the manifest
 table_forks.py                 a branch's own copy of a table, created by its first write
 ancestry.py, merge_pins.py     ancestors of commits across branches, and pins of running merges

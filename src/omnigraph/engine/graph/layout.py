@@ -175,6 +175,11 @@ class Layout:
         return self.root / "__bases"
 
     @cached_property
+    def tags(self) -> Location:
+        """Tags, and the tagged commits of deleted branches; only this implementation knows it."""
+        return self.root / "__tags"
+
+    @cached_property
     def copy_note(self) -> Location:
         """Present while a copy to this place is not finished."""
         return self.root / "__copy.json"

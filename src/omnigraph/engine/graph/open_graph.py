@@ -35,11 +35,13 @@ from omnigraph.engine.graph.schema_files import (
 )
 from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
 from omnigraph.engine.graph.table_types import table_schema
+from omnigraph.engine.graph.tags import looks_like_commit, parse_tag_name, read_kept_commit, read_tag
 from omnigraph.errors import (
     BranchNotFound,
     CommitNotFound,
     GraphNotFound,
     HistoricalVersionReclaimed,
+    InvalidName,
     SchemaContractBroken,
     StorageFailure,
     VersionNotFound,
@@ -61,6 +63,7 @@ class AtCommit:
     """The graph at one commit."""
 
     commit_id: str
+    """Its id, or the name of a tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +238,13 @@ class OpenGraph:
         return self._at_version(branch, found.version)
 
     def _at_commit(self, commit_id: str) -> Snapshot:
-        branch, commit = self.find_commit(commit_id)
-        return self._at_version(branch, commit.version)
+        found = self._find_on_branches(self.resolve_commit_id(commit_id))
+        if found is not None:
+            return self._at_version(found[0], found[1].version)
+        kept = read_kept_commit(self.root, self.resolve_commit_id(commit_id))
+        if kept is None:
+            raise CommitNotFound(commit_id)
+        return kept.snapshot
 
     def is_from_incarnation(self, snapshot: Snapshot, table: Table) -> bool:
         """Whether a table opened for a snapshot belongs to the incarnation of its branch at that time.
@@ -262,7 +270,39 @@ class OpenGraph:
 
     # --- commits ---------------------------------------------------------------------------------
 
-    def find_commit(self, commit_id: str) -> tuple[str, Commit]:
+    def find_commit(self, named: str) -> tuple[str, Commit]:
+        """Find a commit, by its id or a tag, and a branch that shows it."""
+        commit_id = self.resolve_commit_id(named)
+        found = self._find_on_branches(commit_id)
+        if found is not None:
+            return found
+        kept = read_kept_commit(self.root, commit_id)
+        if kept is not None and kept.snapshot.commit is not None:
+            raise BranchNotFound(kept.snapshot.branch, hint=f": commit '{commit_id}' was on it")
+        raise CommitNotFound(named)
+
+    def get_commit(self, named: str) -> Commit:
+        """Return a commit, by its id or a tag; also a tagged one whose branch was deleted."""
+        commit_id = self.resolve_commit_id(named)
+        found = self._find_on_branches(commit_id)
+        if found is not None:
+            return found[1]
+        kept = read_kept_commit(self.root, commit_id)
+        if kept is None:
+            raise CommitNotFound(named)
+        return kept.history[commit_id]
+
+    def resolve_commit_id(self, named: str) -> str:
+        """Return the id of the commit that a tag names; the text itself where it is no tag."""
+        if looks_like_commit(named):
+            return named
+        try:
+            found = read_tag(self.root, parse_tag_name(named))
+        except InvalidName:
+            return named
+        return named if found is None else found.commit_id
+
+    def _find_on_branches(self, commit_id: str) -> tuple[str, Commit] | None:
         """Find a commit and a branch that shows it; branches in use are searched first."""
         for branch in self._likely_branches():
             # A branch may be deleted while the others are searched.
@@ -270,7 +310,7 @@ class OpenGraph:
                 found = self.load(branch).state.commits.get(commit_id)
                 if found is not None:
                     return branch, found
-        raise CommitNotFound(commit_id)
+        return None
 
     def _likely_branches(self) -> Iterator[str]:
         with self._lock:
@@ -299,7 +339,7 @@ class OpenGraph:
         live = self.schema()
         if snapshot.commit is None:
             return live.catalog
-        state = self.load(snapshot.branch).state
+        state = self._state_with(snapshot)
         record = find_past_schema(self.root, state.commits, snapshot.commit.id)
         if record is not None and record.commit_id == snapshot.commit.id:
             return self._compile_or_reuse(record.source, live)
@@ -310,6 +350,18 @@ class OpenGraph:
         if record is None or self._was_changed_elsewhere(state, live):
             return self._choose_catalog(snapshot, recorded, live.catalog)
         return recorded
+
+    def _state_with(self, snapshot: Snapshot) -> ManifestState:
+        """Return the state of the branch that shows a snapshot; main's with its commits if it is gone."""
+        with suppress(BranchNotFound):
+            loaded = self.load(snapshot.branch)
+            if loaded.identity == snapshot.incarnation:
+                return loaded.state
+        kept = None if snapshot.commit is None else read_kept_commit(self.root, snapshot.commit.id)
+        if kept is None:
+            return self.load(snapshot.branch).state
+        main = self.load(MAIN).state
+        return replace(main, commits={**main.commits, **kept.history})
 
     @staticmethod
     def _compile_or_reuse(source: str, live: LiveSchema) -> Catalog:

@@ -12,6 +12,7 @@ from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, AtCommit, AtTime, AtVersion, OpenGraph, ReadTarget
 from omnigraph.engine.graph.snapshot import Snapshot
+from omnigraph.engine.graph.tags import read_tag
 from omnigraph.errors import BadRequest, BranchNotFound, CommitNotFound, InvalidName, InvalidValue, NotFound
 from omnigraph.lang.dates import parse_datetime
 
@@ -66,7 +67,7 @@ ParseTime = Callable[[str], int]
 
 
 def resolve_snapshot(graph: OpenGraph, text: str, clock: ParseTime) -> Snapshot:
-    """Return the snapshot that a text names: a branch of that name, or else a time of main, or a commit.
+    """Return the snapshot that a text names: a branch, or else a time of main, a tag or a commit.
 
     `draft@2030-01-31T12:00:00Z` is a branch at a time, `draft@v12` at a version.
     """
@@ -74,7 +75,9 @@ def resolve_snapshot(graph: OpenGraph, text: str, clock: ParseTime) -> Snapshot:
     if sign:
         return graph.snapshot(_branch_target(parse_branch_name(branch), when, clock))
     with suppress(InvalidName, BranchNotFound):
-        return graph.snapshot(AtBranch(parse_branch_name(text)))
+        found = graph.snapshot(AtBranch(parse_branch_name(text)))
+        _refuse_ambiguous(graph, found.branch)
+        return found
     target: ReadTarget = AtCommit(text)
     with suppress(InvalidValue):
         target = AtTime(MAIN, clock(text))
@@ -82,9 +85,33 @@ def resolve_snapshot(graph: OpenGraph, text: str, clock: ParseTime) -> Snapshot:
         return graph.snapshot(target)
     except CommitNotFound as error:
         raise NotFound(
-            f"'{text}' is neither a branch nor a commit nor a time",
-            remedy="list them with `omnigraph branch list` and `omnigraph commit list`",
+            f"'{text}' is neither a branch nor a tag nor a commit nor a time",
+            remedy="list them with `omnigraph branch list`, `omnigraph tag list` and `omnigraph commit list`",
         ) from error
+
+
+def is_branch(graph: OpenGraph, text: str) -> bool:
+    """Whether a text names a branch that exists, and no tag beside it."""
+    try:
+        name = parse_branch_name(text)
+    except InvalidName:
+        return False
+    if name == MAIN:
+        return True
+    if graph.root.forks.find(graph.root.layout.manifest, name) is None:
+        return False
+    _refuse_ambiguous(graph, name)
+    return True
+
+
+def _refuse_ambiguous(graph: OpenGraph, name: str) -> None:
+    """Refuse a name of a branch that a tag has as well: an earlier release may have made the branch."""
+    tag = read_tag(graph.root, name)
+    if tag is not None:
+        raise BadRequest(
+            f"'{name}' is a branch and a tag of commit '{tag.commit_id}'",
+            remedy="name the commit, or delete the branch or the tag",
+        )
 
 
 def _branch_target(branch: str, when: str, clock: ParseTime) -> ReadTarget:

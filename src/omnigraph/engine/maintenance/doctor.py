@@ -24,6 +24,7 @@ from omnigraph.engine.maintenance.cleanup.needed_versions import (
     NeededVersions,
     find_merge_bases,
     find_needed_versions,
+    read_tagged,
 )
 from omnigraph.engine.maintenance.cleanup.old_versions import find_old_versions, is_branch_gone
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
@@ -100,7 +101,9 @@ def _examine_branches(
     forks, unlisted = _find_strays(graph, branches, unreadable)
     reported = {one.key for one in missing}
     bases = find_merge_bases({branch: loaded.state for branch, loaded in branches.items()})
-    needed = find_needed_versions(branches, CleanupPolicy(1, None, 0.0), graph.root.clock(), bases)
+    tagged, pinned = read_tagged(graph)
+    policy = CleanupPolicy(1, None, 0.0)
+    needed = find_needed_versions(branches, policy, graph.root.clock(), bases | tagged, pinned)
     below, uncounted = _find_below_minimum(graph, branches, reported)
     return Health(
         records,

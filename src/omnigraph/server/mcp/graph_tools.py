@@ -190,7 +190,7 @@ _CREATE_TOOL = Tool(
     action="branch_create",
     properties={
         "name": _text("The name of the new branch, such as agent/cleanup."),
-        "from": _text("The branch to start at; main, if none is named."),
+        "from": _text("The branch to start at, or an older commit, tag or time; main, if none is named."),
     },
     required=("name",),
     effect=Effect.ADD,
@@ -250,6 +250,12 @@ GRAPH_TOOLS: tuple[Tool, ...] = (
         name="branches_list",
         description="The names of all branches.",
         run=send_one(_get("branches")),
+        action="read",
+    ),
+    Tool(
+        name="tags_list",
+        description="All tags: names of commits. A tag can be named wherever a commit can.",
+        run=send_one(_get("tags")),
         action="read",
     ),
     Tool(

@@ -8,6 +8,7 @@
     writes.py           mutations
     statements.py       statements that a client collected in a block
     branches.py         branches and merges
+    tags.py             tags
     schemas.py          the schema and its changes
     loads.py            loads of NDJSON and Arrow
     exports.py          exports and baselines

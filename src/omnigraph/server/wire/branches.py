@@ -18,7 +18,7 @@ class BranchListOutput(Wire, frozen=True, kw_only=True):
 
 
 class BranchCreateRequest(Wire, frozen=True, kw_only=True):
-    """A new branch, and the one it starts at."""
+    """A new branch, and where it begins: a branch, commit, tag or time; main if not given."""
 
     name: str
     from_: str | None = msgspec.field(default=None, name="from")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from omnigraph.engine.changes.log import LogEntry
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
@@ -65,6 +67,7 @@ class LogEntryOutput(Wire, frozen=True, kw_only=True):
     changes: dict[str, ChangeCountsOutput] | None
     upkeep: bool
     branches: list[str]
+    tags: list[str] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, entry: LogEntry) -> LogEntryOutput:
@@ -77,6 +80,7 @@ class LogEntryOutput(Wire, frozen=True, kw_only=True):
             else {key: ChangeCountsOutput(**one.to_json()) for key, one in counts.items()},
             upkeep=entry.is_upkeep,
             branches=list(entry.branches),
+            tags=list(entry.tags),
         )
 
 

@@ -11,5 +11,6 @@ To read in this order:
     audit.py                       the table of recoveries
     forecast.py                    what a recovery would do; abandon a record that it cannot finish
     removals.py                    data that a schema change removes after its commit
+    creations.py                   branches at old commits whose creation was interrupted
     drift.py                       table versions that no record explains
 """

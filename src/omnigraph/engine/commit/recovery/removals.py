@@ -12,10 +12,11 @@ import msgspec
 
 from omnigraph import failpoints
 from omnigraph.engine.commit.recovery import sidecar
-from omnigraph.engine.graph.layout import LOCK_BRANCH
+from omnigraph.engine.graph.layout import LOCK_BRANCH, fnv1a64
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.tags import kept_folder, list_kept_commits
 from omnigraph.errors import CorruptGraph, OmnigraphError, StorageFailure
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
@@ -132,11 +133,19 @@ def _finish(graph: OpenGraph, held: HeldLocks, operation_id: str) -> None:
             _remove(graph.root, held, table, [entry for entry in shown if entry.path == table.table_path])
         # What deleted branches held from before the change: no merge starts there any more.
         graph.root.objects.delete_prefix(graph.root.layout.bases, held)
+        _remove_kept(graph.root, held, removal.tables)
         graph.root.tables.forget()
     elif sidecar.read(graph.root, operation_id) is not None:
         return  # the change may still be published
     held.require()
     delete_removal(graph.root, operation_id)
+
+
+def _remove_kept(root: Root, held: HeldLocks, tables: Iterable[TableRemoval]) -> None:
+    """Remove what tags keep of these tables, for commits of deleted branches."""
+    for commit_id in sorted(list_kept_commits(root)):
+        for table in tables:
+            root.objects.delete_prefix(kept_folder(root, commit_id) / fnv1a64(table.table_key), held)
 
 
 def _shown_entries(graph: OpenGraph) -> list[TableEntry]:

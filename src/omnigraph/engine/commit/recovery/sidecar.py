@@ -270,6 +270,15 @@ def list_names(root: Root) -> list[str]:
     return [at.name for at in root.objects.list_dir(root.layout.recovery)]
 
 
+CREATION = ".branch"
+"""The ending of records about branches that are being created at old commits; see `creations.py`."""
+
+
+def creations_among(names: Iterable[str]) -> list[str]:
+    """The names of records about branches that are being created, among those of files beside the records."""
+    return sorted(name for name in names if name.endswith(CREATION))
+
+
 def operations(root: Root) -> list[str]:
     """The operations on record, oldest first: one list call."""
     return operations_among(list_names(root))

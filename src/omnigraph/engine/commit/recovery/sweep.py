@@ -17,6 +17,7 @@ from omnigraph import failpoints
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery import audit, sidecar
 from omnigraph.engine.commit.recovery.actions import close_record, recover
+from omnigraph.engine.commit.recovery.creations import undo_creations
 from omnigraph.engine.commit.recovery.damage import is_damage, reason_of
 from omnigraph.engine.commit.recovery.removals import finish_removals, pending_removals
 from omnigraph.engine.commit.recovery.sidecar import Sidecar, Unreadable
@@ -174,6 +175,8 @@ def sweep(graph: OpenGraph, *, only_forward: bool) -> list[RecoveryReport]:
     # Last, so that their commits on main do not move the head under a sibling.
     reports += [_sweep_orphan(graph, record, only_forward=only_forward) for record in orphans]
     _sweep_removals(graph, names)
+    if creations := sidecar.creations_among(names):
+        undo_creations(graph, creations)
     return reports
 
 
@@ -276,9 +279,10 @@ def _discard(graph: OpenGraph, record: Sidecar) -> RecoveryReport:
 
 
 def has_leftovers(root: Root) -> bool:
-    """Whether there are records of writes or pending removals, with one list call."""
+    """Whether there is anything to recover, with one list call."""
     names = sidecar.list_names(root)
-    return bool(sidecar.operations_among(names) or pending_removals(names))
+    pending = (sidecar.operations_among(names), pending_removals(names), sidecar.creations_among(names))
+    return any(pending)
 
 
 def finish_completed_writes(graph: OpenGraph, branch: str | None = None) -> None:

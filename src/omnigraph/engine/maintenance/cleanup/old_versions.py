@@ -14,6 +14,7 @@ from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
+from omnigraph.engine.maintenance.cleanup.claims import Claims
 from omnigraph.engine.maintenance.cleanup.needed_versions import NeededVersions, OwnedTable
 from omnigraph.errors import Conflict, OmnigraphError, StorageFailure
 from omnigraph.storage.failures import TableFailureKind
@@ -115,22 +116,23 @@ def preview_removal(
 
 
 def remove_old_versions(
-    graph: OpenGraph, olds: Sequence[OldVersions], workers: int, done: OnDone
+    graph: OpenGraph, olds: Sequence[OldVersions], workers: int, done: OnDone, *, claims: Claims
 ) -> list[CleanedTable]:
     """Remove old versions; a table that fails does not stop the others.
 
-    A lock is held for a few tables at a time, so that writers get their turn.
+    A lock is held for a few tables at a time, so that writers get their turn. `claims` are those that were
+    read before it was decided what is old: where there are new ones, nothing more is removed.
     """
     found: dict[tuple[str, str], CleanedTable] = {}
     for branch in dict.fromkeys(old.place.branch for old in olds):
         for some in _batches([old for old in olds if old.place.branch == branch], workers):
-            for cleaned in _remove_batch(graph, branch, some, done):
+            for cleaned in _remove_batch(graph, branch, some, done, claims):
                 found[cleaned.key, branch] = cleaned
     return [found[old.key, old.place.branch] for old in olds]
 
 
 def _remove_batch(
-    graph: OpenGraph, branch: str, olds: Sequence[OldVersions], done: OnDone
+    graph: OpenGraph, branch: str, olds: Sequence[OldVersions], done: OnDone, claims: Claims
 ) -> list[CleanedTable]:
     def one(old: OldVersions, held: HeldLocks) -> CleanedTable:
         try:
@@ -144,7 +146,7 @@ def _remove_batch(
 
     try:
         with graph.root.locks.hold([branch]) as held:
-            if is_branch_gone(graph, branch, olds[0].incarnation):
+            if is_branch_gone(graph, branch, olds[0].incarnation) or claims.are_outdated(graph):
                 return [CleanedTable(old.key, branch, old.stored) for old in olds]
             # A writer may have died since then: its record needs versions too.
             recover_branch(graph, branch, held)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.branches.kept_commits import find_unneeded_commits, remove_unneeded_commits
 from omnigraph.engine.branches.saved_bases import (
     find_unneeded_bases,
     list_saved_commits,
@@ -27,11 +28,13 @@ from omnigraph.engine.graph.export_marks import remove_expired_marks
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.merge_pins import list_pinned_commits, remove_expired_pins
 from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.maintenance.cleanup.claims import read_claims
 from omnigraph.engine.maintenance.cleanup.needed_versions import (
     NeededVersions,
     find_merge_bases,
     find_needed_versions,
     read_branches,
+    read_tagged,
     tips_between,
 )
 from omnigraph.engine.maintenance.cleanup.old_versions import (
@@ -135,21 +138,22 @@ def cleanup(
         _refuse_during_schema_apply(graph)
         _recover_despite_strays(graph)
     found = _remove_strays(graph, dry_run=dry_run)
+    claims = read_claims(graph)
     branches, needed, olds, bases = _find_removable(graph, policy)
     with stage("cleanup", tasks=len(olds)) as cleaning:
         advance = partial(cleaning.advance, tasks=1)
-        tables = (preview_removal if dry_run else remove_old_versions)(
-            graph, olds, read_concurrency(), advance
-        )
+        act = preview_removal if dry_run else partial(remove_old_versions, claims=claims)
+        tables = act(graph, olds, read_concurrency(), advance)
     dropped = find_dropped_tables(graph, branches, needed)
     manifests = [_clean_manifest(graph, branch, dry_run=dry_run) for branch in branches]
     if not dry_run:
-        dropped = remove_dropped_tables(graph, dropped)
+        dropped = remove_dropped_tables(graph, dropped, claims)
         _discard_partial(graph)
     loads = find_staged_loads(graph, policy.staged_older_than)
     orphans = find_removable_orphans(graph, branches.values())
     unneeded = find_unneeded_bases(graph, bases)
     if not dry_run:
+        remove_unneeded_commits(graph, find_unneeded_commits(graph))
         remove_bases(graph, unneeded, [loaded.identity for loaded in branches.values()])
         orphans = remove_orphan_tables(graph, orphans)
         remove_expired_pins(graph)
@@ -195,12 +199,14 @@ def _find_removable(
     while True:
         now, earlier, taken = graph.root.clock(), read_branches(graph), list_pinned_commits(graph)
         branches, kept = read_branches(graph), list_saved_commits(graph)
+        # After the branches: a commit of a branch that was deleted meanwhile is kept by now.
+        tagged, pinned = read_tagged(graph)
         states = {branch: loaded.state for branch, loaded in branches.items()}
         bases = find_merge_bases(states, taken.union(tips_between(earlier, branches)))
         try:
-            pinned = list(saved_versions(graph, kept & bases))
-            needed = find_needed_versions(branches, policy, now, bases, pinned)
-            needed |= find_needed_versions(_moved_branches(earlier, branches), policy, now, bases)
+            pinned += saved_versions(graph, kept & bases)
+            needed = find_needed_versions(branches, policy, now, bases | tagged, pinned)
+            needed |= find_needed_versions(_moved_branches(earlier, branches), policy, now, bases | tagged)
             olds = find_old_versions(graph, branches, needed)
         except StorageFailure:
             if not any(is_branch_gone(graph, branch, loaded.identity) for branch, loaded in branches.items()):

@@ -11,6 +11,7 @@ from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.layout import ENTITY_FOLDERS
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.maintenance.cleanup.claims import Claims
 from omnigraph.engine.maintenance.cleanup.needed_versions import NeededVersions
 from omnigraph.errors import OmnigraphError
 from omnigraph.storage.fragments import list_fragments
@@ -46,12 +47,12 @@ def _size(graph: OpenGraph, at: Location) -> int:
     return sum(one.bytes for one in list_fragments(graph.root.tables.tip(at)))
 
 
-def remove_dropped_tables(graph: OpenGraph, tables: list[DroppedTable]) -> list[DroppedTable]:
+def remove_dropped_tables(graph: OpenGraph, tables: list[DroppedTable], claims: Claims) -> list[DroppedTable]:
     """Remove the tables, each under main's lock; one that fails does not stop the others."""
-    return [DroppedTable(one.key, one.bytes, _remove_table(graph, one.key)) for one in tables]
+    return [DroppedTable(one.key, one.bytes, _remove_table(graph, one.key, claims)) for one in tables]
 
 
-def _remove_table(graph: OpenGraph, key: str) -> str | None:
+def _remove_table(graph: OpenGraph, key: str, claims: Claims) -> str | None:
     """Remove a table; return why it could not be removed, if so."""
     root = graph.root
     try:
@@ -60,6 +61,8 @@ def _remove_table(graph: OpenGraph, key: str) -> str | None:
             at = root.layout.table(state.locations[key])
             if key in state.entries():
                 return "the type was added again"
+            if claims.are_outdated(graph):
+                return "a tag or branch was created at an old commit meanwhile"
             forks = sorted(root.forks.list(at))
             if forks:
                 return f"branch '{forks[0]}' has a fork of it"
