@@ -7,8 +7,10 @@ both. It is the parent of all the others, and tells over a pipe of each of them 
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import fcntl
 import gc
+import inspect
 import json
 import os
 import runpy
@@ -24,12 +26,30 @@ from importlib import import_module
 from typing import Any
 
 STOPPED, ENDED = "stopped", "ended"
-_IMPORTED = ("lance", "obstore", "omnigraph.cli.main", "omnigraph.graph")
+_IMPORTED = (
+    "omnigraph.cli.main",
+    "omnigraph.cli.serve",
+    "omnigraph.graph",
+    "omnigraph.server.start",
+)
 """What the processes of most tests need."""
+_IMPORTED_LATE = ("lance", "numpy.ma", "obstore", "pyarrow.acero")
+"""What these import when they first use it."""
 
 _MOST_FILES = 16
 _ABOVE = 500
 """File descriptors above all that a test hands over by number."""
+
+
+def prepare(*names: str) -> None:
+    """Import what forks of this process need, and compile what waits for its first use: once, not in each."""
+    for name in (*names, *_IMPORTED_LATE):
+        import_module(name)
+    for module in [found for name, found in sys.modules.items() if name.partition(".")[0] == "omnigraph"]:
+        for kind in filter(inspect.isclass, vars(module).values()):
+            dataclasses.is_dataclass(kind)
+    gc.collect()
+    gc.freeze()
 
 
 class Forks:
@@ -147,10 +167,7 @@ def status_of(order: dict[str, Any]) -> int:
 
 
 def main() -> None:
-    for name in _IMPORTED:
-        import_module(name)
-    gc.collect()
-    gc.freeze()
+    prepare(*_IMPORTED)
     with warnings.catch_warnings():
         # Lance warns of every fork, whether or not it was used before.
         warnings.filterwarnings("ignore", message="lance is not fork-safe")

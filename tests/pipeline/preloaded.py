@@ -6,11 +6,10 @@ one would import everything again.
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from pyspark.daemon import manager
 
+from tests.forking import prepare
+
 if __name__ == "__main__":
-    for name in ("lance", "obstore", "pandas", "omnigraph.graph", "omnigraph.pipeline.fan_out"):
-        import_module(name)
+    prepare("pandas", "omnigraph.graph", "omnigraph.pipeline.fan_out")
     manager()

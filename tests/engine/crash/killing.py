@@ -29,6 +29,7 @@ from omnigraph.storage.location import Location
 from tests.engine.crash.openings import OPENINGS
 from tests.engine.crash.places import root_at
 from tests.engine.crash.writes import WRITES
+from tests.forking import prepare
 
 
 class Disturber:
@@ -107,6 +108,7 @@ def serve(run: Callable[[str, str, str], str]) -> None:
     """Fork a child for each line, which calls `run` with its three words."""
     # Lance warns of every fork; here none of its threads runs yet.
     warnings.filterwarnings("ignore", message="lance is not fork-safe")
+    prepare()
     for line in sys.stdin:
         child = Child(partial(run, *line.strip().split(maxsplit=2)))
         fate = child.fate()

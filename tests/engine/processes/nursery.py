@@ -14,11 +14,13 @@ import sys
 import warnings
 
 from tests.engine.processes.writer import serve
+from tests.forking import prepare
 
 
 def main() -> None:
     # Lance warns of every fork, whether or not it was used before.
     warnings.filterwarnings("ignore", message="lance is not fork-safe")
+    prepare()
     control = socket.socket(fileno=int(sys.argv[1]))
     children: set[int] = set()
     while True:
