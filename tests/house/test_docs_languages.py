@@ -31,6 +31,7 @@ WORDS = [
     "return",
     "distinct",
     "having",
+    "shortest",
     "order",
     "asc",
     "desc",

@@ -111,9 +111,10 @@ class Scope:
 
     nodes: dict[str, str] = field(default_factory=dict)
     edges: dict[str, str] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
 
     def inner(self) -> Scope:
-        return Scope(dict(self.nodes), dict(self.edges))
+        return Scope(dict(self.nodes), dict(self.edges), list(self.paths))
 
     def properties(self) -> list[tuple[str, ValueType, str]]:
         """`$x.p`, its type and its name, of every variable."""
@@ -175,6 +176,7 @@ class Author:
         if kind == "optional":
             scope.nodes.update(inner.nodes)
             scope.edges.update(inner.edges)
+            scope.paths[:] = inner.paths
         return f"{kind} {{ {'  '.join([first, *rest])} }}"
 
     def binding(self, scope: Scope) -> str:
@@ -203,6 +205,7 @@ class Author:
         return f"${left} {_edge_name(edge.name)} ${right}"
 
     def traversal(self, scope: Scope) -> str:
+        known = set(scope.nodes)
         near, near_type = self.pick(list(scope.nodes.items()))
         touching = CATALOG.incident_edges(near_type)
         edge = self.pick(touching)
@@ -212,9 +215,12 @@ class Author:
         word = _edge_name(edge.name)
         if same and self.one_in(4):
             word = f"<{word}>"
-        middle = self._hops(scope, edge.name, word)
         left, right = (near, far) if self.one_in(2) else (far, near)
-        return f"${left} {middle} ${right}"
+        if known.isdisjoint({far}) and self.one_in(6):
+            path = self.fresh("p")
+            scope.paths.append(path)
+            return f"${path} = shortest ${left} {word}{{1,{self.number(1, 5)}}} ${right}"
+        return f"${left} {self._hops(scope, edge.name, word)} ${right}"
 
     def _far_end(self, scope: Scope, near: str, far_type: str) -> str:
         known = [var for var, type_name in scope.nodes.items() if type_name == far_type]
@@ -287,6 +293,16 @@ class Author:
             return None
         other = self.calculation(scope) if self.one_in(2) else self.constant(ValueType(self.pick(_NUMERIC)))
         return f"{one} {self.pick(RELATIONS)} {other}"
+
+    def _path_filter(self, scope: Scope) -> str | None:
+        if not scope.paths:
+            return None
+        path = self.pick(scope.paths)
+        if self.one_in(3):
+            return (
+                f'{self.pick(["nodes", "edges"])}(${path}) contains "{self.pick(["t0", "t1", "k3", "l0"])}"'
+            )
+        return f"length(${path}) {self.pick(RELATIONS)} {self.number(0, 3)}"
 
     def _text_filter(self, scope: Scope) -> str | None:
         chosen = self._of(scope, lambda type_: type_.is_text)
@@ -473,6 +489,9 @@ def _value(author: Author, scope: Scope, returned: Returned) -> None:
         returned.add(
             f'bm25(${author.pick(things)}.{author.pick(TEXTS)}, "{author.pick(EDITABLE_WORDS)}")', scored=True
         )
+    elif choice in (5, 9) and scope.paths:
+        fn = author.pick(["length", "nodes", "edges"])
+        returned.add(f"{fn}(${author.pick(scope.paths)})", sortable=fn == "length")
     elif choice == 5:
         returned.add(f"${author.pick(list(scope.nodes))}")
     elif choice == 6:
@@ -629,7 +648,7 @@ def _query(
 
 _NUMERIC = sorted(INTEGERS | FLOATS)
 _OFTEN = ["number", "text", "pattern", "chosen", "list", "null", "in"]
-_FILTERS = ["compare"] * 6 + ["pair"] * 3 + _OFTEN * 2 + ["search"]
+_FILTERS = ["compare"] * 6 + ["pair"] * 3 + _OFTEN * 2 + ["search", "path", "path"]
 
 
 def _edge_name(edge: str) -> str:

@@ -31,6 +31,7 @@ from omnigraph.lang.query.terms import (
     Instant,
     Minus,
     ParamRef,
+    PathPart,
     Predicate,
     Prop,
     Relevance,
@@ -85,6 +86,9 @@ class Rows:
 
     def score(self, term: Term) -> pa.Array:
         return self.scores[term]
+
+    def path(self, term: PathPart) -> pa.Array:
+        raise AssertionError(f"there are no paths here: {term}")
 
 
 def prop(name: str, type_: ValueType) -> Prop:

@@ -191,6 +191,9 @@ class Scanned:
     def score(self, term: object) -> pa.Array:
         raise AssertionError("nothing is searched here")
 
+    def path(self, term: object) -> pa.Array:
+        raise AssertionError("there are no paths here")
+
     def column(self, name: str) -> pa.Array:
         raise AssertionError("there is no result yet")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +12,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.graph.layout import split_key, table_key
 from omnigraph.engine.graph.table_types import ID
 from omnigraph.engine.rows.predicate import Bindings
+from omnigraph.lang.query.ast import PathFn
 from omnigraph.lang.query.terms import (
     Distance,
     EntityId,
     Fusion,
+    PathPart,
     Predicate,
     Prop,
     Relevance,
+    ShortestPath,
     Term,
     TextMatch,
     walk,
@@ -28,6 +32,7 @@ from omnigraph.lang.query.terms import (
 from omnigraph.lang.values import Stored
 from omnigraph.query.expressions.evaluate import evaluate_predicate
 from omnigraph.query.frame import Frame, Positions, all_rows
+from omnigraph.query.interrupt import LONG_WORK_ROWS, run_in_worker
 from omnigraph.query.pattern import PlanFacts
 from omnigraph.query.read_cache import ReadCache
 from omnigraph.query.request import Request
@@ -36,6 +41,8 @@ from omnigraph.query.search.ranking import id_places
 from omnigraph.query.search.searches import Scores
 from omnigraph.query.sources import SnapshotSources
 from omnigraph.query.topology.adjacency import split_runs
+from omnigraph.query.topology.linked_topology import LinkedTopology
+from omnigraph.query.topology.paths import FoundPaths, find_path_edges, find_paths
 
 MOST_BYTES = 128 << 20
 """About how many bytes the values of a range may take."""
@@ -127,9 +134,12 @@ class FrameScope:
         rows: Callable[[str], Rows],
         request: Request,
         scores: Scores,
+        paths: Callable[[ShortestPath, Frame], PathColumns],
         *,
         streaming: bool = False,
     ) -> None:
+        self._paths = paths
+        self._found: dict[ShortestPath, PathColumns] = {}
         self._frame = frame
         self._streaming = streaming
         self._rows = rows
@@ -174,9 +184,55 @@ class FrameScope:
         field = term.target if isinstance(term, Distance) else term.field
         return self._scores.value(term, self._rows(field.var), self._frame.variables[field.var])
 
+    def path(self, term: PathPart) -> pa.Array:
+        """What is asked of the path between two nodes of every row."""
+        found = self._found.get(term.path)
+        if found is None:
+            found = self._found[term.path] = self._paths(term.path, self._frame)
+        return found.part(term.fn)
+
     def column(self, name: str) -> pa.Array:
         """Rows in flight have no result columns."""
         raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class PathColumns:
+    """The paths of rows as columns."""
+
+    path: ShortestPath
+    linked: LinkedTopology
+    found: FoundPaths
+    nodes: Rows
+    ends: Rows
+    edges: Rows
+
+    def part(self, fn: PathFn) -> pa.Array:
+        """What is asked of them."""
+        missing = self.found.lengths < 0
+        match fn:
+            case "length":
+                return pa.array(self.found.lengths, mask=missing)
+            case "nodes":
+                return _make_lists(self._node_ids(), self.found.lengths + 1, missing)
+            case "edges":
+                ids = find_path_edges(
+                    self.linked, self.found, self.path.direction, partial(self.edges.take, ID)
+                )
+                return _make_lists(ids, np.maximum(self.found.lengths, 0), missing)
+
+    def _node_ids(self) -> pa.Array:
+        if self.linked.shared:
+            return self.nodes.take(ID, self.found.nodes)
+        # Between two types there is one edge, so the nodes come in pairs.
+        starts, ends = (self.found.nodes[side::2] for side in (0, 1))
+        both = pa.concat_arrays([self.nodes.take(ID, starts), self.ends.take(ID, ends)])
+        return both.take(pa.array(np.arange(2 * len(starts)).reshape(2, -1).T.reshape(-1)))
+
+
+def _make_lists(items: pa.Array, counts: NDArray[np.int64], missing: NDArray[np.bool_]) -> pa.Array:
+    offsets = np.append(0, np.cumsum(counts)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), items, mask=pa.array(missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +266,26 @@ class QueryContext:
 
     def scope(self, frame: Frame, *, streaming: bool = False) -> FrameScope:
         """Return what expressions see of these rows; columns of `passing` rows are not cached."""
-        return FrameScope(frame, self.rows, self.request, self.scores, streaming=streaming)
+        return FrameScope(frame, self.rows, self.request, self.scores, self._find_paths, streaming=streaming)
+
+    def _find_paths(self, path: ShortestPath, frame: Frame) -> PathColumns:
+        """Return the path between two nodes of every row."""
+        linked, nodes = self.sources.linked(path.edge_type), self.rows(path.start.var)
+        starts, ends = frame.variables[path.start.var], frame.variables[path.end.var]
+        found = run_in_worker(
+            LONG_WORK_ROWS,
+            lambda: find_paths(
+                linked,
+                starts,
+                ends,
+                path.direction,
+                path.maximum,
+                partial(nodes.take, ID),
+                self.request.check,
+            ),
+        )
+        edges = self.sources.rows(table_key("edge", path.edge_type))
+        return PathColumns(path, linked, found, nodes, self.rows(path.end.var), edges)
 
     def filter(self, frame: Frame, tests: tuple[Predicate, ...]) -> Frame:
         """Return the rows that pass all tests."""

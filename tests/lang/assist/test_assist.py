@@ -7,6 +7,7 @@ import pytest
 from omnigraph.lang.assist.query_assist import complete_query, describe_query_word, find_query_definition
 from omnigraph.lang.assist.reading import SchemaPlace
 from omnigraph.lang.assist.schema_assist import complete_schema, locate
+from omnigraph.lang.query.expressions import FUNCTIONS
 from omnigraph.lang.schema import compile_schema
 from omnigraph.lang.schema.annotations import ANNOTATIONS
 from omnigraph.lang.source import Source
@@ -73,6 +74,11 @@ def test_completion_of_queries(marked: str, labels: list[str]) -> None:
 def test_completion_of_schemas(marked: str, labels: list[str]) -> None:
     source, offset = cut(marked)
     assert [item.label for item in complete_schema(source, offset)] == labels
+
+
+def test_every_function_is_offered() -> None:
+    offered = {item.label for item in complete_query(*cut("query q() { match { $p: Person  | } }"), CATALOG)}
+    assert offered >= set(FUNCTIONS)
 
 
 def test_every_annotation_that_means_something_is_offered() -> None:

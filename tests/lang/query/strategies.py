@@ -13,6 +13,7 @@ from omnigraph.lang.query.expressions import (
     DATE_PARTS,
     INTERVALS,
     OPERATOR_WORDS,
+    PATH_CALLS,
     TEXT_CALLS,
 )
 from omnigraph.lang.types import BOOL, DATE, DATETIME, F64, I64, SCALARS, STRING, Scalar, ValueType
@@ -113,6 +114,7 @@ def _larger(inner: st.SearchStrategy[ast.Expr]) -> st.SearchStrategy[ast.Expr]:
         st.builds(ast.CaseCall, st.sampled_from(CASE_CALLS), inner),
         st.builds(ast.DateCall, st.sampled_from([*DATE_PARTS, "date", "datetime"]), inner.filter(_no_text)),
         st.builds(ast.Interval, st.sampled_from(INTERVALS), inner),
+        st.builds(ast.PathCall, st.sampled_from(PATH_CALLS), inner),
         st.builds(ast.Coalesce, st.lists(inner, min_size=1, max_size=3).map(tuple)),
         st.builds(
             ast.CaseWhen,
@@ -143,7 +145,14 @@ binding = st.builds(
 )
 hops = st.builds(ast.Hops, st.integers(0, 2**32 - 1) | st.integers(1, 3), st.none() | st.integers(1, 5))
 traversal = st.builds(
-    ast.Traversal, variable, edge, variable, st.none() | variable, st.booleans(), st.none() | hops
+    ast.Traversal,
+    variable,
+    edge,
+    variable,
+    st.none() | variable,
+    st.booleans(),
+    st.none() | hops,
+    st.none() | variable,
 )
 filters = st.one_of(
     st.builds(ast.Comparison, expr, operators, expr),

@@ -36,11 +36,13 @@ from omnigraph.lang.query.terms import (
     Not,
     NullCheck,
     ParamRef,
+    PathPart,
     PatternTest,
     Predicate,
     Prop,
     Relevance,
     Shift,
+    ShortestPath,
     Term,
     TextMatch,
     TextTest,
@@ -51,6 +53,7 @@ from omnigraph.lang.types import FLOATS, Scalar, ValueType
 from omnigraph.lang.values import Stored
 from tests.query.oracle import moments
 from tests.query.oracle.graph import Entity, Graph
+from tests.query.oracle.paths import shortest
 from tests.query.oracle.text import bm25_scores, matches
 
 Row = Mapping[str, Entity | None]
@@ -180,7 +183,17 @@ class Values:
                 return self._case(term, row, totals)
             case DatePart() | DateCast() | Shift() | Elapsed():
                 return self._moment(term, row, totals)
+            case PathPart(fn, path):
+                return self._path(fn, path, row)
         return self._score(term, row)
+
+    def _path(self, fn: str, path: ShortestPath, row: Row) -> Any:
+        start, end = row[path.start.var], row[path.end.var]
+        found = None if start is None or end is None else shortest(self.graph, path, start.id, end.id)
+        if found is None:
+            return None
+        nodes, edges = found
+        return {"length": len(edges), "nodes": tuple(nodes), "edges": tuple(edges)}[fn]
 
     def _case(self, term: CaseWhen, row: Row, totals: Totals) -> Any:
         for test, value in zip(term.tests, term.values, strict=True):

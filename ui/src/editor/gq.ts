@@ -10,13 +10,13 @@ const KEYWORDS = [
   "query", "match", "return", "having", "order", "limit", "offset", "distinct", "not", "and", "or", "optional", "insert", "upsert", "create", "update", "delete",
   "set", "where", "as", "asc", "desc", "in", "is", "null",
   "contains", "starts_with", "ends_with", "like", "ilike", "matches", "case", "when", "then", "else", "end",
-  "true", "false", "from", "to",
+  "true", "false", "from", "to", "shortest",
 ];
 const FUNCTIONS = [
   "count", "sum", "avg", "min", "max", "collect", "now", "date", "datetime", "lower", "upper", "search", "match_text", "fuzzy",
   "coalesce", "year", "quarter", "month", "week", "day", "weekday", "hour", "minute", "second", "years", "months",
   "weeks", "days", "hours", "minutes", "seconds",
-  "bm25", "nearest", "rrf",
+  "bm25", "nearest", "rrf", "length", "nodes", "edges",
 ];
 const SCALARS = ["String", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "Date", "DateTime", "Blob", "Vector"];
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import get_args
 
 from omnigraph.lang.assist.reading import (
     Description,
@@ -23,6 +24,7 @@ from omnigraph.lang.assist.variables import (
     find_variables,
     tokens_of_query,
 )
+from omnigraph.lang.query.ast import DatePartFn, IntervalFn
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source, Span
 from omnigraph.lang.tokens import LOWER, UPPER, VAR
@@ -34,6 +36,11 @@ FUNCTIONS = {
     "avg": "avg(e): the mean of numbers",
     "min": "min(e): the smallest value",
     "max": "max(e): the largest value",
+    "collect": "collect(e): a list of the values",
+    "coalesce": "coalesce(a, b): the first value that is not null",
+    "length": "length($path): how many edges a path has",
+    "nodes": "nodes($path): the ids of the nodes of a path",
+    "edges": "edges($path): the ids of the edges of a path",
     "lower": "lower(text): in lowercase",
     "upper": "upper(text): in uppercase",
     "search": "search(field, text): whether a word of the text occurs",
@@ -45,9 +52,11 @@ FUNCTIONS = {
     "now": "now(): the time of the request",
     "date": 'date("2030-01-31"): a Date',
     "datetime": 'datetime("2030-01-31T12:00:00Z"): a DateTime',
+    **{part: f"{part}(date): a part of a date" for part in get_args(DatePartFn)},
+    **{unit: f"{unit}(n): to be added to a date" for unit in get_args(IntervalFn)},
 }
 STATEMENTS = ("insert", "upsert", "create", "update", "delete")
-CLAUSES = ("match", "return", "order", "limit", "offset", *STATEMENTS)
+CLAUSES = ("match", "return", "having", "order", "limit", "offset", *STATEMENTS)
 WORDS = (
     "query",
     *CLAUSES,
@@ -62,6 +71,12 @@ WORDS = (
     "as",
     "asc",
     "desc",
+    "shortest",
+    "case",
+    "when",
+    "then",
+    "else",
+    "end",
 )
 OPERATORS = ("contains", "starts_with", "ends_with", "like", "ilike", "matches", "in", "is")
 AFTER_UPDATE = ("set", "where")

@@ -21,6 +21,7 @@ TextFn = OneOf["search", "fuzzy", "match_text"]
 CaseFn = OneOf["lower", "upper"]
 DatePartFn = OneOf["year", "quarter", "month", "week", "day", "weekday", "hour", "minute", "second"]
 DateCastFn = OneOf["date", "datetime"]
+PathFn = OneOf["length", "nodes", "edges"]
 IntervalFn = OneOf["years", "months", "weeks", "days", "hours", "minutes", "seconds"]
 Direction = OneOf["asc", "desc"]
 JunctionWord = OneOf["and", "or"]
@@ -138,6 +139,14 @@ class Interval(Syntax):
 
 
 @dataclass(frozen=True, slots=True)
+class PathCall(Syntax):
+    """`length($path)`: what is asked of a path."""
+
+    fn: PathFn
+    argument: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Coalesce(Syntax):
     arguments: tuple[Expr, ...]
 
@@ -184,6 +193,7 @@ Expr = (
     | CaseCall
     | DateCall
     | Interval
+    | PathCall
     | Coalesce
     | CaseWhen
     | Arithmetic
@@ -218,7 +228,7 @@ class Hops:
 
 @dataclass(frozen=True, slots=True)
 class Traversal(Syntax):
-    """`$a $w:knows $b`, `$a <knows> $b`, `$a knows{1,3} $b`."""
+    """`$a $w:knows $b`, `$a <knows> $b`, `$a knows{1,3} $b`, `$path = shortest $a knows{1,3} $b`."""
 
     left: str
     edge: str
@@ -226,6 +236,8 @@ class Traversal(Syntax):
     edge_var: str | None = None
     undirected: bool = False
     hops: Hops | None = None
+    path: str | None = None
+    """The variable of the path by which the right end is reached."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,10 @@ class _Namer:
                 return Maybe(self.rename_steps(clauses, names), tuple(names[name] for name in adds))
             case Bind(var=var, type_name=type_name, tests=tests):
                 return Bind(names[var], type_name, tuple(_rename_test(test, names) for test in tests))
-            case Traverse(left=left, right=right, edge_var=edge_var):
+            case Traverse(left=left, right=right, edge_var=edge_var, path=path):
                 edge = None if edge_var is None else names[edge_var]
-                return replace(step, left=names[left], right=names[right], edge_var=edge)
+                path = None if path is None else _rename_part(path, names)
+                return replace(step, left=names[left], right=names[right], edge_var=edge, path=path)
             case Where(test=test):
                 return Where(_rename_test(test, names))
 

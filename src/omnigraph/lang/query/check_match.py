@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain
 
 from omnigraph.lang.query import ast
+from omnigraph.lang.query.check_paths import bind_path, check_optional_paths, check_path, refuse_paths
 from omnigraph.lang.query.check_terms import check_predicate
 from omnigraph.lang.query.check_values import check_match_value
 from omnigraph.lang.query.expressions import OPERATOR_WORDS
@@ -61,6 +62,7 @@ class MatchChecker:
     # --- bindings --------------------------------------------------------------------------------
 
     def _check_binding(self, scope: Scope, clause: ast.Binding) -> Bind:
+        refuse_paths(scope, clause.at, clause.var)
         if clause.type_name not in scope.catalog.nodes:
             known = suggest_name(clause.type_name, scope.catalog.nodes)
             raise_fault("T1", f"unknown node type `{clause.type_name}`", clause.at, help=known)
@@ -128,6 +130,8 @@ class MatchChecker:
             if clause.edge in _FILTER_WORDS:
                 help_ = "between two bare variables this word is an edge name; compare properties instead"
             raise_fault("T4", f"unknown edge type `{clause.edge}`", clause.at, help=help_)
+        refuse_paths(scope, clause.at, clause.left, clause.right, clause.edge_var)
+        check_path(scope, clause)
         _check_edge_binding(scope, clause)
         minimum, maximum = _hop_bounds(clause)
         if clause.undirected and edge.source != edge.target:
@@ -140,6 +144,8 @@ class MatchChecker:
         step = self._check_orientation(scope, clause, edge, minimum, maximum)
         if step.edge_var is not None:
             scope.bind(step.edge_var, Bound("edge", edge.name))
+        if clause.path is not None:
+            step = replace(step, path=bind_path(scope, clause.path, step))
         self.read_edges.add(edge.name)
         self.read_nodes.update((edge.source, edge.target))
         return step
@@ -170,12 +176,13 @@ class MatchChecker:
     def _check_optional(self, scope: Scope, clause: ast.OptionalBlock) -> Maybe:
         if not _refers_outside(scope, clause.clauses):
             raise_fault("T9", "optional block must reference at least one outer-bound variable", clause.at)
-        inner = scope.copy()
+        inner, before = scope.copy(), frozenset(scope.bound)
         steps = self.check_clauses(inner, clause.clauses)
         adds = [var for var in inner.bound if var not in scope.bound]
         for var in adds:
             scope.bind(var, replace(inner.bound[var], optional=True))
         scope.poison(*inner.poisoned)
+        check_optional_paths(scope, inner, clause, before)
         return Maybe(steps, tuple(adds))
 
 
@@ -266,15 +273,15 @@ def _defined_variables(clause: ast.Clause) -> tuple[str | None, ...]:
     match clause:
         case ast.Binding(var=var):
             return (var,)
-        case ast.Traversal(left=left, right=right, edge_var=edge_var):
-            return (left, right, edge_var)
+        case ast.Traversal(left=left, right=right, edge_var=edge_var, path=path):
+            return (left, right, edge_var, path)
         case ast.OptionalBlock(clauses=clauses):
             return tuple(name for inner in clauses for name in _defined_variables(inner))
     return ()
 
 
 def _refers_outside(scope: Scope, clauses: tuple[ast.Clause, ...]) -> bool:
-    outside = scope.bound.keys() | scope.poisoned
+    outside = scope.bound.keys() | scope.paths.keys() | scope.poisoned
     return any(name in outside for clause in clauses for name in find_mentioned(clause, scope))
 
 
@@ -311,7 +318,7 @@ def _find_names(expr: ast.Expr, scope: Scope) -> Iterator[str]:
             yield from _find_names(right, scope)
         case ast.Negate(argument=inner) | ast.CaseCall(argument=inner) | ast.Aggregate(argument=inner):
             yield from _find_names(inner, scope)
-        case ast.DateCall(argument=inner) | ast.Interval(amount=inner):
+        case ast.DateCall(argument=inner) | ast.Interval(amount=inner) | ast.PathCall(argument=inner):
             yield from _find_names(inner, scope)
         case ast.Coalesce(arguments=arguments):
             for each in arguments:

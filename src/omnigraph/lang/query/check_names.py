@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.lang.query import ast
 from omnigraph.lang.query.check_values import find_parameter, refuse_blob
-from omnigraph.lang.query.scope import ANONYMOUS, NULL_TEST, Scope, raise_fault
+from omnigraph.lang.query.scope import ANONYMOUS, NULL_TEST, PATH_VALUES, Scope, raise_fault
 from omnigraph.lang.query.terms import Column, EntityId, Prop, Term, has_total
 from omnigraph.lang.types import STRING, Scalar
 
@@ -30,6 +30,8 @@ def check_variable(scope: Scope, ref: ast.VarRef) -> Term:
     if found is not None:
         refuse_blob(found, ref.at)
         return found
+    if scope.find_path(ref.name) is not None:
+        raise_fault("T36", f"path `${ref.name}` is no value by itself", ref.at, PATH_VALUES)
     bound = scope.find(ref.name) if ref.name != ANONYMOUS else None
     if bound is None:
         raise_fault(None, f"variable `${ref.name}` is not bound", ref.at, scope.suggest_variable(ref.name))

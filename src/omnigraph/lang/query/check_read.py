@@ -30,6 +30,7 @@ from omnigraph.lang.query.terms import (
     Minus,
     ParamRef,
     Part,
+    PathPart,
     Predicate,
     Prop,
     Ranking,
@@ -354,7 +355,7 @@ def runtime_name(found: Term) -> str:
 
 def _call_name(found: Term) -> str:
     match found:
-        case CaseFold(fn=fn) | TextMatch(fn=fn) | DatePart(part=fn):
+        case CaseFold(fn=fn) | TextMatch(fn=fn) | DatePart(part=fn) | PathPart(fn=fn):
             return fn
         case DateCast(type=type_):
             return type_.scalar.lower()

@@ -18,6 +18,7 @@ from omnigraph.lang.query.check_names import (
     describe_term,
     refuse_null,
 )
+from omnigraph.lang.query.check_paths import check_path_call
 from omnigraph.lang.query.check_search import check_distance, check_fusion, check_relevance, check_text_match
 from omnigraph.lang.query.check_values import check_in_items, make_constant
 from omnigraph.lang.query.patterns import find_fault
@@ -94,6 +95,7 @@ def _check_call(
     scope: Scope,
     expr: ast.CaseCall
     | ast.DateCall
+    | ast.PathCall
     | ast.Coalesce
     | ast.CaseWhen
     | ast.Aggregate
@@ -107,6 +109,8 @@ def _check_call(
             return _check_case(scope, expr)
         case ast.DateCall():
             return check_date_call(expr, _check_operand(scope, expr.argument))
+        case ast.PathCall():
+            return check_path_call(scope, expr)
         case ast.Coalesce():
             return _check_coalesce(scope, expr)
         case ast.CaseWhen():

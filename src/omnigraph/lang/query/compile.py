@@ -34,7 +34,7 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Problems, Source, TooManyProblems
 from omnigraph.lang.types import Scalar, ValueType
 
-TYPE_CODES = tuple(f"T{number}" for number in range(1, 36))
+TYPE_CODES = tuple(f"T{number}" for number in range(1, 37))
 
 
 def check_query(query: ast.Query, catalog: Catalog, source: Source) -> ResolvedRead | ResolvedMutation:

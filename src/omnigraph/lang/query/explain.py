@@ -32,11 +32,13 @@ from omnigraph.lang.query.terms import (
     Not,
     NullCheck,
     ParamRef,
+    PathPart,
     PatternTest,
     Predicate,
     Prop,
     Relevance,
     Shift,
+    ShortestPath,
     Term,
     TextMatch,
     TextTest,
@@ -112,7 +114,7 @@ def _render_expand(plan: p.Expand) -> str:
     hops = "" if (plan.minimum, plan.maximum) == (1, 1) else f"{{{plan.minimum},{plan.maximum}}}"
     edge_var = f"${plan.edge_var}: " if plan.edge_var else ""
     before, after = _ARROWS[plan.direction]
-    verb = "test " if plan.closes else ""
+    verb = f"{'test ' if plan.closes else ''}{'' if plan.path is None else f'${plan.path.name} = shortest '}"
     edge = f"{before}{edge_var}{plan.edge_type}{hops}{after}"
     return f"{verb}${plan.source} {edge} ${plan.target}: {plan.target_type}"
 
@@ -197,6 +199,10 @@ def _show_call(term: Term) -> str:
             return f"({show_term(argument)} {'-' if backward else '+'} {unit}({show_term(amount)}))"
         case Elapsed(left=left, right=right):
             return f"({show_term(left)} - {show_term(right)})"
+        case PathPart(fn=fn, path=path):
+            return f"{fn}({show_term(path)})"
+        case ShortestPath(name=name):
+            return f"${name}"
         case Coalesce(arguments=arguments):
             return f"coalesce({', '.join(map(show_term, arguments))})"
         case CaseWhen():

@@ -29,6 +29,7 @@ CASE_CALLS = ("lower", "upper")
 LITERAL_CALLS = {"date": DATE, "datetime": DATETIME}
 DATE_PARTS = get_args(ast.DatePartFn)
 INTERVALS = get_args(ast.IntervalFn)
+PATH_CALLS = get_args(ast.PathFn)
 FUNCTIONS = (
     *AGGREGATES,
     *TEXT_CALLS,
@@ -36,6 +37,7 @@ FUNCTIONS = (
     *LITERAL_CALLS,
     *DATE_PARTS,
     *INTERVALS,
+    *PATH_CALLS,
     "bm25",
     "coalesce",
     "nearest",
@@ -360,6 +362,8 @@ class ExpressionParser(Cursor):
             return ast.DateCall(cast(ast.DatePartFn, name), self._parse_sum())
         if name in INTERVALS:
             return ast.Interval(cast(ast.IntervalFn, name), self._parse_sum())
+        if name in PATH_CALLS:
+            return ast.PathCall(cast(ast.PathFn, name), self._parse_sum())
         if name == "coalesce":
             return self._parse_coalesce()
         if name == "nearest":

@@ -61,10 +61,8 @@ def _find_mentions(part: object) -> Iterator[str]:
             yield name
         case ast.PropRef(var=var) | ast.AllProperties(var=var):
             yield var
-        case ast.Traversal(left=left, right=right, edge_var=edge_var):
-            yield from (left, right)
-            if edge_var is not None:
-                yield edge_var
+        case ast.Traversal(left=left, right=right, edge_var=edge_var, path=path):
+            yield from (name for name in (left, right, edge_var, path) if name is not None)
         case tuple():
             for item in part:
                 yield from _find_mentions(item)
@@ -95,6 +93,8 @@ def _find_bound(clauses: tuple[ast.Clause, ...]) -> Iterator[str]:
         match clause:
             case ast.Binding(var=var):
                 yield var
+            case ast.Traversal(path=path) if path is not None:
+                yield path  # which tells whether there was a match
             case ast.Traversal(left=left, right=right, edge_var=edge_var):
                 yield from (left, right)
                 if edge_var is not None:

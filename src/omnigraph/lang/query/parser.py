@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from omnigraph.lang.query import ast
@@ -321,6 +322,8 @@ class _QueryParser(ExpressionParser):
                 block = ast.Negation if self.text == "not" else ast.OptionalBlock
                 self.advance()
                 return block(self._parse_clauses(), at=self.since(start))
+        if self.kind == VAR and self._at_path():
+            return self._parse_path(start)
         if self.kind == VAR:
             clause = self._parse_pattern(start)
             if clause is not None:
@@ -355,6 +358,18 @@ class _QueryParser(ExpressionParser):
         if is_operator and second[0] != VAR and not (second[0] == "{" and third[0] == INT):
             return None
         return self._parse_traversal(start)
+
+    def _at_path(self) -> bool:
+        """Whether a path begins here; a value cannot be compared with a name, so no filter looks like it."""
+        (equals, _), (word, text), (after, _) = self.peek(3)
+        return equals == "=" and (word, text) == (LOWER, "shortest") and after == VAR
+
+    def _parse_path(self, start: int) -> ast.Traversal:
+        path = self.take(VAR)[1:]
+        self.take("=")
+        self.take_word("shortest")
+        walked = self._parse_traversal(self.start)
+        return replace(walked, path=path, at=self.since(start))
 
     def _parse_binding(self, start: int) -> ast.Binding:
         var = self.take(VAR)[1:]

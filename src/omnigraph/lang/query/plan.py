@@ -12,7 +12,17 @@ from dataclasses import fields
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.resolved import Count, EdgeDirection
-from omnigraph.lang.query.terms import PARTS, Distance, Fusion, Part, Predicate, Relevance, Term, Total
+from omnigraph.lang.query.terms import (
+    PARTS,
+    Distance,
+    Fusion,
+    Part,
+    Predicate,
+    Relevance,
+    ShortestPath,
+    Term,
+    Total,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,8 @@ class Expand:
     maximum: int
     edge_var: str | None
     closes: bool
+    path: ShortestPath | None = None
+    """Of which something may be asked: one that leads from `source` to `target`, or the other way."""
 
 
 @dataclass(frozen=True, slots=True)

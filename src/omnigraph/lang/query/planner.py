@@ -7,7 +7,7 @@ tests each filter as early as its variables allow. Only `optional` cuts the list
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from omnigraph.errors import QueryError
@@ -36,9 +36,11 @@ from omnigraph.lang.query.terms import (
     Predicate,
     Prop,
     Relevance,
+    ShortestPath,
     Term,
     Total,
     has_total,
+    paths,
     variables,
     walk,
 )
@@ -94,6 +96,7 @@ class _Block:
         ranking: Distance | Relevance | None,
         outer: Iterable[str] = (),
         maybe_null: Iterable[str] = (),
+        paths_around: Iterable[ShortestPath] = (),
     ) -> None:
         self._read = read
         self._ranking = ranking
@@ -101,6 +104,7 @@ class _Block:
         self._maybe_null: set[str] = set(maybe_null)
         self._rows: p.Plan | None = p.Outer(tuple(sorted(self._bound))) if self._bound else None
         self._tests: list[Predicate] = []
+        self._paths: set[ShortestPath] = set(paths_around)
 
     def plan_steps(self, steps: tuple[Step, ...]) -> p.Plan:
         if self._ranking is not None:
@@ -122,10 +126,11 @@ class _Block:
         self._rows = p.OptionalJoin(self._rows, block, step.adds)
         self._bound.update(step.adds)
         self._maybe_null.update(step.adds)
+        self._paths.update(_find_paths(step.clauses))
 
     def _nested_block(self, outer: Iterable[str]) -> _Block:
         """A planner for a block nested in this one that sees these variables."""
-        return _Block(self._read, None, outer, self._maybe_null.intersection(outer))
+        return _Block(self._read, None, outer, self._maybe_null.intersection(outer), self._paths)
 
     def _plan_conjunction(self, steps: tuple[Step, ...]) -> None:
         self._tests = [step.test for step in steps if isinstance(step, Where)]
@@ -187,8 +192,11 @@ class _Block:
             step.maximum,
             step.edge_var,
             closes,
+            step.path,
         )
         reached.add(target)
+        if step.path is not None:
+            self._paths.add(step.path)
         if step.edge_var is not None:
             reached.add(step.edge_var)
         binding = pending.bindings.pop(target, None)
@@ -204,8 +212,9 @@ class _Block:
         return p.Search(rows, self._ranking, self._read.limit, self._read.offset)
 
     def _take_tests(self, known: set[str]) -> tuple[Predicate, ...]:
-        ready = [test for test in self._tests if variables(test) <= known]
-        self._tests = [test for test in self._tests if not variables(test) <= known]
+        """The tests whose variables and paths are there."""
+        ready = [test for test in self._tests if variables(test) <= known and paths(test) <= self._paths]
+        self._tests = [test for test in self._tests if test not in ready]
         return tuple(ready)
 
     def _add_tests(self, rows: p.Plan, known: set[str]) -> p.Plan:
@@ -226,6 +235,15 @@ def _binds_any(step: Step, names: frozenset[str]) -> bool:
     if isinstance(step, Traverse):
         return step.left in names or step.right in names
     return isinstance(step, Bind) and step.var in names
+
+
+def _find_paths(steps: tuple[Step, ...]) -> Iterator[ShortestPath]:
+    """The paths that clauses leave behind."""
+    for step in steps:
+        if isinstance(step, Traverse) and step.path is not None:
+            yield step.path
+        elif isinstance(step, Maybe):
+            yield from _find_paths(step.clauses)
 
 
 def _tests_only(step: Step, names: frozenset[str]) -> bool:

@@ -124,7 +124,8 @@ def _print_traversal(clause: ast.Traversal) -> str:
     if clause.hops is not None:
         high = "" if clause.hops.maximum is None else clause.hops.maximum
         hops = f"{{{clause.hops.minimum},{high}}}"
-    return f"${clause.left} {edge_var}{name}{hops} ${clause.right}"
+    path = f"${clause.path} = shortest " if clause.path is not None else ""
+    return f"{path}${clause.left} {edge_var}{name}{hops} ${clause.right}"
 
 
 def _print_mutation(item: ast.Mutation) -> str:
@@ -184,7 +185,11 @@ def print_expr(expr: ast.Expr) -> str:
 
 def _print_call(expr: ast.Expr) -> str:
     match expr:
-        case ast.CaseCall(fn=fn, argument=argument) | ast.DateCall(fn=fn, argument=argument):
+        case (
+            ast.CaseCall(fn=fn, argument=argument)
+            | ast.DateCall(fn=fn, argument=argument)
+            | ast.PathCall(fn=fn, argument=argument)
+        ):
             return f"{fn}({print_expr(argument)})"
         case ast.Interval(unit=unit, amount=amount):
             return f"{unit}({print_expr(amount)})"

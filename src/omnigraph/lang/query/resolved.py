@@ -7,7 +7,7 @@ from typing import Literal as OneOf
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query.ast import Direction
-from omnigraph.lang.query.terms import ParamRef, Predicate, Ranking, Term
+from omnigraph.lang.query.terms import ParamRef, Predicate, Ranking, ShortestPath, Term
 from omnigraph.lang.types import ValueType
 
 EdgeDirection = OneOf["out", "in", "both"]
@@ -36,6 +36,8 @@ class Traverse:
     minimum: int
     maximum: int
     edge_var: str | None
+    path: ShortestPath | None = None
+    """By which `left` reaches `right`, where that has a name."""
 
 
 @dataclass(frozen=True, slots=True)

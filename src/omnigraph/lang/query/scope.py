@@ -7,12 +7,14 @@ from typing import NoReturn
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.lang.query import ast
+from omnigraph.lang.query.terms import ShortestPath
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Span, suggest_name
 from omnigraph.lang.types import ValueType
 
 ANONYMOUS = "_"
 RESERVED_PARAMETER = "__nanograph_now"
+PATH_VALUES = "ask for `length($path)`, `nodes($path)` or `edges($path)`"
 NULL_TEST = "write `is null` or `is not null` after the property"
 
 
@@ -46,6 +48,14 @@ class Bound:
     """True after an optional block that may have found no match for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class BoundPath:
+    """A variable that stands for a path."""
+
+    path: ShortestPath
+    optional: bool = False
+
+
 class Scope:
     """The variables bound so far. A block works on a copy, so its variables do not leak."""
 
@@ -53,12 +63,14 @@ class Scope:
         self.catalog = catalog
         self.parameters = parameters
         self.bound: dict[str, Bound] = {}
+        self.paths: dict[str, BoundPath] = {}
         self.poisoned: set[str] = set()
 
     def copy(self) -> Scope:
         """A scope that starts with the same variables."""
         inner = Scope(self.catalog, self.parameters)
         inner.bound = dict(self.bound)
+        inner.paths = dict(self.paths)
         inner.poisoned = set(self.poisoned)
         return inner
 
@@ -68,6 +80,12 @@ class Scope:
             raise Poisoned
         return self.bound.get(var)
 
+    def find_path(self, var: str) -> BoundPath | None:
+        """The path of this name, or None when there is none."""
+        if var in self.poisoned:
+            raise Poisoned
+        return self.paths.get(var)
+
     def bind(self, var: str, bound: Bound) -> None:
         """Make a variable known from here on."""
         self.bound[var] = bound
@@ -75,7 +93,8 @@ class Scope:
 
     def poison(self, *names: str | None) -> None:
         """Keep later uses of variables quiet whose definition already failed."""
-        self.poisoned.update(name for name in names if name and name != ANONYMOUS and name not in self.bound)
+        known = self.bound.keys() | self.paths.keys() | {ANONYMOUS}
+        self.poisoned.update(name for name in names if name and name not in known)
 
     def suggest_variable(self, name: str) -> str | None:
         """A hint for a variable that nothing binds."""
@@ -83,6 +102,8 @@ class Scope:
 
     def property_type(self, ref: ast.PropRef, code: str = "T6") -> tuple[Bound, ValueType]:
         """The variable and type behind `$x.p`, nullable when the variable is optional."""
+        if self.find_path(ref.var) is not None:
+            raise_fault("T36", f"path `${ref.var}` has no properties", ref.at, PATH_VALUES)
         bound = self.find(ref.var) if ref.var != ANONYMOUS else None
         if bound is None:
             raise_fault(code, f"variable `${ref.var}` is not bound", ref.at, self.suggest_variable(ref.var))

@@ -7,7 +7,7 @@ Spark columns); they never travel as text.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any, cast, get_args
 from typing import Literal as OneOf
@@ -20,11 +20,12 @@ from omnigraph.lang.query.ast import (
     CaseFn,
     DatePartFn,
     IntervalFn,
+    PathFn,
     PatternOp,
     TextFn,
 )
 from omnigraph.lang.schema.catalog import Language, Metric
-from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, ValueType
+from omnigraph.lang.types import BOOL, DATETIME, F64, STRING, Scalar, ValueType
 
 ConstantValue = str | int | float | bool | None
 RelationOp = OneOf["=", "!=", "<", "<=", ">", ">="]
@@ -69,6 +70,33 @@ class EntityId:
 
     var: str
     type: ValueType = STRING
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestPath:
+    """The shortest path of at least one edge from one bound node to another; never a value by itself.
+
+    Of equally short ones it is the one whose ids of nodes come first, from the start; of parallel edges
+    the one whose id comes first.
+    """
+
+    name: str = field(compare=False)
+    start: EntityId
+    end: EntityId
+    edge_type: str
+    direction: OneOf["out", "in", "both"]
+    """Seen from the start."""
+    maximum: int
+    type: ValueType = ValueType(Scalar.STRING, is_list=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PathPart:
+    """How many edges a path has, or the ids of its nodes or edges in order; null where there is no path."""
+
+    fn: PathFn
+    path: ShortestPath
+    type: ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +246,8 @@ Term = (
     | Instant
     | Prop
     | EntityId
+    | ShortestPath
+    | PathPart
     | Column
     | Calc
     | Minus
@@ -365,6 +395,11 @@ def walk(term: Part) -> Iterator[Part]:
 def variables(term: Part) -> frozenset[str]:
     """The bound variables a term needs."""
     return frozenset(part.var for part in walk(term) if isinstance(part, Prop | EntityId))
+
+
+def paths(part: Part) -> frozenset[ShortestPath]:
+    """The paths of which something is asked."""
+    return frozenset(found for found in walk(part) if isinstance(found, ShortestPath))
 
 
 def has_total(term: Term) -> bool:

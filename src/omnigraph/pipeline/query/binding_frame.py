@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID
-from omnigraph.lang.query.terms import Distance, Fusion, Relevance
+from omnigraph.lang.query.terms import Distance, Fusion, Relevance, ShortestPath
 from omnigraph.pipeline.query.task_frame import TaskFrame
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 RANK = "rank"
 """The column of each row's place in the ranking, best first; rows of one ranked node share it."""
 
-Held = tuple[str, str] | Distance | Relevance | Fusion
-"""A property of a variable, its id among them, or the score that rows were ranked by."""
+Held = tuple[str | ShortestPath, str] | Distance | Relevance | Fusion
+"""A property of a variable, its id among them; nodes or edges of a path; or the score of a ranking."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,28 @@ class BindingFrame:
         return (var, ID) in self.slots
 
     def of(self, variables: Iterable[str]) -> dict[Held, Slot]:
-        """What is held of some variables."""
+        """What is held of some variables, and of paths between them."""
         wanted = set(variables)
-        return {held: slot for held, slot in self.slots.items() if _variable(held) in wanted}
+        return {held: slot for held, slot in self.slots.items() if _is_about(held, wanted)}
+
+    def paths_besides(self, other: BindingFrame) -> dict[Held, Slot]:
+        """What is held of paths that other rows do not have."""
+        return {
+            held: slot
+            for held, slot in self.slots.items()
+            if isinstance(held, tuple) and isinstance(held[0], ShortestPath) and held not in other.slots
+        }
 
     def on(self, rows: DataFrame | TaskFrame, added: Slots | None = None) -> BindingFrame:
         """Other rows with the same columns, and some more."""
         return replace(self, rows=rows, slots={**self.slots, **(added or {})})
 
 
-def _variable(held: Held) -> str | None:
-    return held[0] if isinstance(held, tuple) else None
+def _is_about(held: Held, wanted: set[str]) -> bool:
+    if not isinstance(held, tuple):
+        return False
+    of = held[0]
+    return of in wanted if isinstance(of, str) else {of.start.var, of.end.var} <= wanted
 
 
 class ColumnNames:

@@ -10,8 +10,10 @@ from omnigraph.lang.query.terms import (
     EntityId,
     Fusion,
     Part,
+    PathPart,
     Prop,
     Relevance,
+    ShortestPath,
     TextMatch,
     children,
 )
@@ -31,6 +33,12 @@ def searches_in(parts: Iterable[Part]) -> list[Search]:
     """The searches whose values expressions need."""
     found = (part for part in _parts_within(parts) if isinstance(part, Distance | Relevance | TextMatch))
     return list(dict.fromkeys(found))
+
+
+def paths_of(plan: p.Plan) -> frozenset[ShortestPath]:
+    """The paths of which something is asked anywhere in a plan."""
+    found = (part for part in _parts_within(p.expressions(plan)) if isinstance(part, PathPart))
+    return frozenset(part.path for part in found)
 
 
 def variables_of(plan: p.Plan) -> set[str]:

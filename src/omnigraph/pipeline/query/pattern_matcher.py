@@ -12,11 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import InternalError
 from omnigraph.lang.query import plan as p
-from omnigraph.lang.query.terms import Compare, Distance, Part, Predicate, variables
+from omnigraph.lang.query.terms import Compare, Distance, Part, Predicate, ShortestPath, variables
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.values import arrow_type
 from omnigraph.pipeline.fan_out import Work
-from omnigraph.pipeline.query.binding_frame import RANK, BindingFrame, ColumnNames, Slot, Slots
+from omnigraph.pipeline.query.binding_frame import RANK, BindingFrame, ColumnNames, Held, Slot, Slots
 from omnigraph.pipeline.query.fusion import (
     FIRST_PLACE,
     FUSED_RANK,
@@ -32,7 +32,7 @@ from omnigraph.pipeline.query.searches import SearchAnswers, answer_searches
 from omnigraph.pipeline.query.tables import TableRead, Tables, edge_key, node_key
 from omnigraph.pipeline.query.task_frame import TaskFrame
 from omnigraph.pipeline.query.tasks import FAR, NEAR, FilterRows, MadeColumn, MakeColumns, RankRows
-from omnigraph.pipeline.query.walk import REACHED, START, walk_edges
+from omnigraph.pipeline.query.walk import EDGE, EDGES, NODES, REACHED, START, walk_edges, walk_paths
 from omnigraph.query.pattern import find_tables
 from omnigraph.query.rank_rows import ranked_variable
 from omnigraph.query.request import Request
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _SCORE = pa.float64()
+_IDS = pa.list_(pa.string())
+_HIDDEN = "#edge"
+"""Stands for the edges of a path; no variable of a query is called like it."""
 _AROUND = "around_"
 
 
@@ -55,6 +58,8 @@ class QueryContext:
     answers: SearchAnswers
     names: ColumnNames
     joins: JoinStrategy
+    paths: frozenset[ShortestPath] = frozenset()
+    """Those of which something is asked."""
 
     def run_tasks(self, rows: BindingFrame, work: Work, shape: pa.Schema) -> TaskFrame:
         """Run work on rows in tasks."""
@@ -158,6 +163,9 @@ class PatternMatcher:
         rows = self.rows(plan.input)
         edge = self._query.catalog.edges[plan.edge_type]
         between_types = edge.source != edge.target
+        if plan.path in self._query.paths:
+            steps = self._path_steps(rows, plan, plan.path, one_hop=between_types)
+            return self._closed(rows, plan, steps) if plan.closes else self._step_on(rows, plan, steps, tests)
         of_edge = tuple(test for test in tests if variables(test) == {plan.edge_var})
         links = self._query.tables.links(
             self._wish(plan.edge_var, edge_key(plan.edge_type), of_edge), plan.direction
@@ -170,11 +178,21 @@ class PatternMatcher:
             return self._closed(rows, plan, steps)
         if plan.edge_var is None and not far:
             steps = links.on(self._query.joins.distinct(links.frame, NEAR))
-        nodes = self._query.tables.nodes(
-            self._wish(plan.target, node_key(plan.target_type), _rest(tests, of_edge))
-        )
+        return self._step_on(rows, plan, steps, _rest(tests, of_edge), stored=not far)
+
+    def _step_on(
+        self,
+        rows: BindingFrame,
+        plan: p.Expand,
+        steps: BindingFrame,
+        tests: tuple[Predicate, ...],
+        *,
+        stored: bool = False,
+    ) -> BindingFrame:
+        """Rows with the nodes that steps lead to; `tests` are those of the target."""
+        nodes = self._query.tables.nodes(self._wish(plan.target, node_key(plan.target_type), tests))
         join, added = self._query.joins.join, {**steps.slots, **nodes.slots}
-        walked = join(rows.frame, steps.frame, F.col(rows.id(plan.source)) == F.col(NEAR), stored=not far)
+        walked = join(rows.frame, steps.frame, F.col(rows.id(plan.source)) == F.col(NEAR), stored=stored)
         grown = join(walked, nodes.frame, F.col(FAR) == F.col(nodes.id(plan.target)), stored=True)
         kept = [*rows.columns, *(slot.column for slot in added.values())]
         return rows.on(grown.select(*kept), added)
@@ -182,20 +200,44 @@ class PatternMatcher:
     def _closed(self, rows: BindingFrame, plan: p.Expand, steps: BindingFrame) -> BindingFrame:
         """The rows whose two ends are linked; with a name for the edge, a row for each."""
         linked = (F.col(rows.id(plan.source)) == F.col(NEAR)) & (F.col(rows.id(plan.target)) == F.col(FAR))
-        if plan.edge_var is None:
+        if plan.edge_var is None and not steps.slots:
             return rows.on(self._query.joins.join(rows.frame, steps.frame, linked, "left_semi"))
         pairs = self._query.joins.join(rows.frame, steps.frame, linked)
         return rows.on(pairs.drop(NEAR, FAR), steps.slots)
 
     def _reached(self, rows: BindingFrame, plan: p.Expand, links: DataFrame) -> BindingFrame:
         """Walks of several hops as steps."""
-        there = self._query.tables.ids(node_key(plan.target_type), "there")
-        joins = self._query.joins
-        between = joins.join(links, there, F.col(FAR) == F.col("there"), "left_semi", stored=True)
-        source = F.col(rows.id(plan.source))
-        sources = rows.frame.select(source).where(source.isNotNull()).distinct()
-        found = walk_edges(joins, sources, between, plan.minimum, plan.maximum)
+        sources, between = _sources(rows, plan), self._links_between(plan, links)
+        found = walk_edges(self._query.joins, sources, between, plan.minimum, plan.maximum)
         return BindingFrame(found.select(F.col(START).alias(NEAR), F.col(REACHED).alias(FAR)), {})
+
+    def _links_between(self, plan: p.Expand, links: DataFrame) -> DataFrame:
+        """The links to nodes that exist."""
+        there = self._query.tables.ids(node_key(plan.target_type), "there")
+        return self._query.joins.join(links, there, F.col(FAR) == F.col("there"), "left_semi", stored=True)
+
+    def _path_steps(
+        self, rows: BindingFrame, plan: p.Expand, path: ShortestPath, *, one_hop: bool
+    ) -> BindingFrame:
+        """Shortest paths as steps, with the ids of their nodes and edges."""
+        edges = self._query.tables.links(self._wish(_HIDDEN, edge_key(plan.edge_type), ()), plan.direction)
+        # Of parallel edges the first by id.
+        links = edges.frame.groupBy(NEAR, FAR).agg(F.min(edges.id(_HIDDEN)).alias(EDGE))
+        forward = plan.source == path.start.var
+        if one_hop:
+            ends = (NEAR, FAR) if forward else (FAR, NEAR)
+            found = links.select(NEAR, FAR, F.array(*ends).alias(NODES), F.array(EDGE).alias(EDGES))
+        else:
+            between = self._links_between(plan, links)
+            walked = walk_paths(
+                self._query.joins, _sources(rows, plan), between, plan.maximum, forward=forward
+            )
+            found = walked.select(F.col(START).alias(NEAR), F.col(REACHED).alias(FAR), NODES, EDGES)
+        slots: dict[Held, Slot] = {
+            (path, part): Slot(self._query.names.of((path, part)), _IDS) for part in (NODES, EDGES)
+        }
+        columns = [F.col(part).alias(slots[path, part].column) for part in (NODES, EDGES)]
+        return BindingFrame(found.select(NEAR, FAR, *columns), slots)
 
     # --- blocks ------------------------------------------------------------------------------------
 
@@ -208,7 +250,7 @@ class PatternMatcher:
     def _optional(self, plan: p.OptionalJoin) -> BindingFrame:
         rows = self.rows(plan.input)
         solved, same = self._solved(rows, plan.block)
-        added = solved.of(plan.adds)
+        added = {**solved.of(plan.adds), **solved.paths_besides(rows)}
         found = solved.frame.select(*_around(rows, same), *(slot.column for slot in added.values()))
         extended = self._query.joins.join(rows.frame, found, _same(rows, same), "left")
         return rows.on(extended.drop(*(_AROUND + rows.id(var) for var in same)), added)
@@ -271,6 +313,12 @@ class PatternMatcher:
 
 
 # --- joins ---------------------------------------------------------------------------------------
+
+
+def _sources(rows: BindingFrame, plan: p.Expand) -> DataFrame:
+    """The distinct nodes that a walk begins at."""
+    source = F.col(rows.id(plan.source))
+    return rows.frame.select(source).where(source.isNotNull()).distinct()
 
 
 def _crossed(left: BindingFrame, right: BindingFrame) -> BindingFrame:

@@ -17,7 +17,7 @@ from omnigraph.lang.values import Stored
 from omnigraph.pipeline.progress import watch_stage
 from omnigraph.pipeline.query.binding_frame import ColumnNames
 from omnigraph.pipeline.query.join_strategy import JoinStrategy
-from omnigraph.pipeline.query.needs import properties_of
+from omnigraph.pipeline.query.needs import paths_of, properties_of
 from omnigraph.pipeline.query.pattern_matcher import PatternMatcher, QueryContext
 from omnigraph.pipeline.query.results import COUNTED, ResultCompiler, ResultFrame
 from omnigraph.pipeline.query.scope import restore_type
@@ -87,7 +87,9 @@ class SparkReads:
         tables = Tables(self._spark, reader.graph, pinned.snapshot, names, properties_of(query.plan))
         answers = SearchAnswers(reader, request, pinned, catalog)
         joins = JoinStrategy.of(pinned.snapshot, query.plan)
-        context = QueryContext(self._spark, request, catalog, tables, answers, names, joins)
+        context = QueryContext(
+            self._spark, request, catalog, tables, answers, names, joins, paths_of(query.plan)
+        )
         try:
             return ResultCompiler(context, PatternMatcher(context, find_tables(query.plan))).compile(
                 query.plan

@@ -12,7 +12,7 @@ from pyarrow import types as kinds
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.table_types import ID
-from omnigraph.lang.query.terms import Distance, Fusion, Predicate, Relevance, TextMatch
+from omnigraph.lang.query.terms import Distance, Fusion, PathPart, Predicate, Relevance, TextMatch
 from omnigraph.lang.values import Stored
 from omnigraph.pipeline.query.binding_frame import Slots
 from omnigraph.query.expressions.evaluate import evaluate_predicate
@@ -91,6 +91,12 @@ class BatchScope:
         assert not isinstance(term, Fusion), "a fusion is returned only where it ranks"
         searched = term.target if isinstance(term, Distance) else term.field
         return self._given.searches[term].of(self.entity_id(searched.var))
+
+    def path(self, term: PathPart) -> pa.Array:
+        """What is asked of a path in every row."""
+        slot = self._slots[term.path, "edges" if term.fn == "length" else term.fn]
+        found = restore_type(self._batch.column(slot.column), slot.type)
+        return pc.list_value_length(found).cast(pa.int64()) if term.fn == "length" else found
 
     def column(self, name: str) -> pa.Array:
         """Rows in flight have no result columns."""

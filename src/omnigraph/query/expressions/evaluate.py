@@ -53,11 +53,13 @@ from omnigraph.lang.query.terms import (
     Not,
     NullCheck,
     ParamRef,
+    PathPart,
     PatternTest,
     Predicate,
     Prop,
     Relevance,
     Shift,
+    ShortestPath,
     Term,
     TextMatch,
     TextTest,
@@ -95,6 +97,7 @@ class Scope(Protocol):
     def parameter(self, name: str) -> Stored: ...
     def now(self) -> int: ...
     def score(self, term: Distance | Relevance | Fusion | TextMatch) -> pa.Array: ...
+    def path(self, term: PathPart) -> pa.Array: ...
     def column(self, name: str) -> pa.Array: ...
 
 
@@ -116,7 +119,7 @@ _NOTHING_BOUND = Bindings()
 _VALUES = "values"
 _FEW = 4
 """So many values are found faster one after the other than in a set."""
-_OF_ROWS = (Prop, EntityId, Column, Total, Distance, Relevance, Fusion, TextMatch)
+_OF_ROWS = (Prop, EntityId, PathPart, Column, Total, Distance, Relevance, Fusion, TextMatch)
 
 
 # --- terms ---------------------------------------------------------------------------------------
@@ -144,6 +147,9 @@ class _Substituted:
 
     def score(self, term: Distance | Relevance | Fusion | TextMatch) -> pa.Array:
         return self.scope.score(term)
+
+    def path(self, term: PathPart) -> pa.Array:
+        return self.scope.path(term)
 
     def column(self, name: str) -> pa.Array:
         return self.scope.column(name)
@@ -181,8 +187,10 @@ def evaluate_operand(term: Term, scope: Scope) -> Operand:
             return _choose_operand(term, scope)
         case Distance() | Relevance() | Fusion() | TextMatch():
             return scope.score(term)
-        case Total(fn=fn):
-            raise InternalError(f"{fn} is not known before its rows are grouped")
+        case PathPart():
+            return scope.path(term)
+        case Total() | ShortestPath():
+            raise InternalError(f"a {type(term).__name__} has no value in rows")
         case _:
             return _compute_operand(term, scope)
 
