@@ -120,6 +120,42 @@ def test_a_create_that_died_inside_the_engine_is_repeated(fresh: Deployment) -> 
     assert fresh.sidecars() == []
 
 
+def test_what_an_unfinished_creation_left_is_replaced_whatever_runs_in_between(fresh: Deployment) -> None:
+    """A refresh, a failed apply and an import know that a later apply has to begin over the files."""
+    assert fresh.import_()["ok"]
+    point = failpoints.INIT_AFTER_SCHEMA_CONTRACT_WRITTEN
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    def refuse(op: str, uri: str, /) -> None:
+        if op == "write_text" and "recoveries" in uri:
+            raise StorageFailure("full", kind=FailureKind.TRANSIENT, uri=uri)
+
+    with failpoints.arm(point, die), pytest.raises(KeyboardInterrupt):
+        fresh.apply("ann")
+    failing = Deployment(fresh.folder, lambda at: ClusterRoot.at(at, refuse))
+    assert codes(failing.apply("ann"), "error") == ["graph_create_failed"]
+    assert statuses(fresh.refresh())["graph.knowledge"] == "drifted graph_missing"
+    (fresh.control / "state.json").unlink()
+    assert fresh.import_()["ok"]
+    declared = (fresh.folder / "cluster.yaml").read_text(encoding="utf-8")
+    fresh.configure(GONE)
+    assert codes(fresh.apply("ann")) == ["cluster_recovery_pending"]
+    fresh.configure(declared)
+    assert fresh.apply("ann")["converged"]
+    assert (fresh.sidecars(), fresh.schema_of()) == ([], SCHEMA)
+
+
+def test_a_graph_with_rows_whose_manifest_is_gone_is_never_replaced(applied: Deployment) -> None:
+    with graphs.open(applied.graph()) as graph:
+        graph.mutate('query q() { insert Person { name: "Ada" } }')
+    shutil.rmtree(applied.graph() / "__manifest")
+    keep_sidecar(applied, Operation.CREATE, digest_of(applied))
+    assert codes(applied.apply("ann"), "error") == ["graph_create_incomplete"]
+    assert list((applied.graph() / "nodes").rglob("*.lance"))
+
+
 @pytest.mark.parametrize("point", SCHEMA_POINTS)
 def test_an_interrupted_schema_change_is_healed_by_the_next_apply(applied: Deployment, point: str) -> None:
     applied.write("knowledge.pg", WIDER)

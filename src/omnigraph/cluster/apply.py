@@ -179,8 +179,8 @@ class _Apply:
         for change in select(self.changes, Action.CREATE, Disposition.APPLIED):
             if kind_of(change.resource) is Kind.GRAPH:
                 graph_id = str(graph_of(change.resource))
-                force = graph_id in swept.unfinished
-                self._try(change, "graph_create", partial(work.create, graph_id, force=force))
+                earlier = swept.unfinished.get(graph_id)
+                self._try(change, "graph_create", partial(work.create, graph_id, earlier))
                 done()
 
     def _apply_schemas(

@@ -46,12 +46,14 @@ class GraphWork:
     done: list[Sidecar] = field(default_factory=list)
     """The operations that took place; their files go after the state was written."""
 
-    def create(self, graph_id: str, *, force: bool) -> None:
-        """Create a graph at its place; `force` replaces what an interrupted creation left."""
+    def create(self, graph_id: str, earlier: Sidecar | None) -> None:
+        """Create a graph at its place, over what an `earlier` creation left that was interrupted."""
         address = schema_address(graph_id)
-        sidecar = self._begin(Operation.CREATE, graph_id, self.desired.resources[address].digest)
+        digest = self.desired.resources[address].digest
+        sidecar = self._begin(Operation.CREATE, graph_id, digest, earlier=earlier)
         reach(failpoints.CLUSTER_APPLY_BEFORE_GRAPH_CREATE)
-        text = self._reread(address, sidecar)
+        text = self._reread(address, sidecar if earlier is None else None)
+        force = earlier is not None
         with graphs.init_at(self.root.graph_root(graph_id), text, force=force) as graph:
             version = graph.snapshot().version
         self._confirm(sidecar, version)
@@ -106,10 +108,11 @@ class GraphWork:
         *,
         observed: int | None = None,
         approval_id: str | None = None,
+        earlier: Sidecar | None = None,
     ) -> Sidecar:
         sidecar = Sidecar(
             VERSION,
-            self.root.new_id(),
+            self.root.new_id() if earlier is None else earlier.operation_id,
             self.root.now(),
             self.actor,
             kind,

@@ -16,6 +16,9 @@ from omnigraph.errors import GraphNotFound, OmnigraphError, SchemaIdentityError,
 from omnigraph.graph import Graph
 from omnigraph.storage.location import Location
 
+_DATA = "data"
+"""The folder of the rows of a table; one that never had any has none."""
+
 
 @dataclass(frozen=True, slots=True)
 class LiveGraph:
@@ -65,11 +68,17 @@ def look_at(root: ClusterRoot, graph_id: str, expected: Expected) -> Sight:
 
 
 def _is_unfinished(root: ClusterRoot, at: Location, error: OmnigraphError) -> bool:
-    """Whether an initialisation left its claim, or files without any table."""
+    """Whether an initialisation left its claim, or no table that has rows."""
     if not isinstance(error, GraphNotFound):
         return False
-    claimed = root.objects.exists(Layout(at).init_claim)
-    return claimed or not any(root.objects.exists(at / folder) for folder in ENTITY_FOLDERS)
+    return root.objects.exists(Layout(at).init_claim) or not any(_find_rows(root, at))
+
+
+def _find_rows(root: ClusterRoot, at: Location) -> Iterator[bool]:
+    """Yield for each table whether it ever had rows."""
+    for folder in ENTITY_FOLDERS:
+        for table in root.objects.list_folders(at / folder):
+            yield root.objects.exists(at / f"{folder}/{table}/{_DATA}")
 
 
 @contextmanager

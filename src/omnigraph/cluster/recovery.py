@@ -7,6 +7,7 @@ forgets an operation that never happened, or keeps its file and blocks the graph
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from dataclasses import replace as copy
 from enum import StrEnum
 
@@ -51,8 +52,8 @@ class Sweep:
     """Their files go after the state was written."""
     pending: frozenset[str] = frozenset()
     """Graphs with a file that stays."""
-    unfinished: frozenset[str] = frozenset()
-    """Graphs whose creation is to be repeated over what it left."""
+    unfinished: Mapping[str, Sidecar] = field(default_factory=dict)
+    """Creations to repeat over what they left, by graph; their files stay until one of them succeeds."""
     consumed: frozenset[str] = frozenset()
     """Approvals that were used by operations now recorded."""
 
@@ -65,6 +66,8 @@ class Case:
     sight: Sight
     findings: Findings
     now: str
+    is_declared: bool = True
+    """Whether the files still have the graph."""
 
     @property
     def graph(self) -> str:
@@ -87,7 +90,8 @@ def sweep(
     done = Sweep(state)
     for sidecar in sidecars:
         sight = look_at(root, sidecar.graph_id, _expected(sidecar, done.state, desired))
-        case = Case(sidecar, sight, findings, root.now())
+        declared = sidecar.graph_id in desired.config.graphs
+        case = Case(sidecar, sight, findings, root.now(), declared)
         done = ROWS[sidecar.kind, classify(case, done.state)](case, done)
     return done
 
@@ -134,9 +138,16 @@ def _retire(case: Case, done: Sweep) -> Sweep:
 
 
 def _create_again(case: Case, done: Sweep) -> Sweep:
-    """Forget an initialisation that died before there was a graph: the next one replaces its files."""
-    done = _retire(case, done)
-    return copy(done, unfinished=done.unfinished | {case.sidecar.graph_id})
+    """An initialisation died before there was a graph: the next one replaces its files."""
+    if not case.is_declared:
+        _report_pending(
+            case,
+            f"it left files at '{case.sidecar.graph_uri}'; remove them, or declare the graph and apply again",
+        )
+    graph_id = case.sidecar.graph_id
+    if graph_id in done.unfinished:  # one is enough to know that there is something to replace
+        done = copy(done, retired=(*done.retired, done.unfinished[graph_id]))
+    return copy(done, unfinished={**done.unfinished, graph_id: case.sidecar})
 
 
 def _roll_forward(case: Case, done: Sweep) -> Sweep:

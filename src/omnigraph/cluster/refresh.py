@@ -125,7 +125,8 @@ def _observe_graphs(
         expected = Expected(
             None if recorded is None else recorded.digest, wanted.digest, schema_text(desired, address)
         )
-        sight = look_at(root, graph_id, expected)
+        is_unfinished = graph_id in swept.unfinished
+        sight = Sight(exists=False) if is_unfinished else look_at(root, graph_id, expected)
         state = state.observe(graph_address(graph_id), observation(root, graph_id, sight, wanted.digest))
         if sight.error is None:
             state = _record(state, graph_id, sight, wanted.digest)
