@@ -96,10 +96,10 @@ def test_a_mistake_is_reported_with_what_was_meant(graph: og.Graph, mistake: str
 def test_results_show_themselves_in_a_line(graph: og.Graph, tmp_path: Path) -> None:
     done = graph.mutate('query q() { insert Person { handle: "ada", name: "Ada" } }')
     assert done.commit is not None
-    assert repr(done) == f"<MutationResult 1 nodes, 0 edges, commit {done.commit.id}>"
+    assert repr(done) == f"<MutationResult 1 node, 0 edges, commit {done.commit.id}>"
     assert repr(graph.schema) == "<Catalog of Person, Team, MemberOf>"
     exported = graph.export(tmp_path / "out.ndjson")
-    assert repr(exported) == f"<ExportResult 1 rows of 3 types to '{tmp_path}/out.ndjson' as ndjson>"
+    assert repr(exported) == f"<ExportResult 1 row of 3 types to '{tmp_path}/out.ndjson' as ndjson>"
     optimized = graph.optimize()
     commit = "no commit" if optimized.commit is None else f"commit {optimized.commit.id}"
     assert repr(optimized).startswith("<OptimizeResult of 'main': ")

@@ -37,7 +37,7 @@ def test_an_export_goes_to_standard_output_by_itself(filled: str, capsys: pytest
     assert main(["export", filled]) == 0
     shown = capsys.readouterr()
     assert shown.out == LINES
-    assert "to standard output as ndjson: 3 entities across 1 node types and 1 edge types" in shown.err
+    assert "to standard output as ndjson: 3 entities across 1 node type and 1 edge type" in shown.err
     assert main(["export", "--store", filled, "--output", "-", "--type", "Knows"]) == 0
     assert capsys.readouterr().out == LINES.splitlines(keepends=True)[2]
     assert main(["export", "--jsonl", filled]) == 0
@@ -50,7 +50,7 @@ def test_an_export_tells_what_it_wrote(filled: str, tmp_path: Path, run: Run, ru
     at = tmp_path / "out.ndjson"
     newest = json.loads(run("commit", "list", filled, "--json"))["commits"][0]["graph_commit_id"]
     assert run("export", filled, "--output", str(at)) == (
-        f"exported {filled} at {newest} to {at} as ndjson: 3 entities across 1 node types and 1 edge types\n"
+        f"exported {filled} at {newest} to {at} as ndjson: 3 entities across 1 node type and 1 edge type\n"
     )
     assert at.read_text() == LINES
     folder = tmp_path / "out"

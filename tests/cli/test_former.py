@@ -47,7 +47,7 @@ def test_an_ingest_is_a_load_that_merges(
         assert main(["ingest", uri, "--data", str(data), "--branch", branch]) == 0
         shown = capsys.readouterr()
         assert shown.out == (
-            f"loaded {uri} on branch {branch} with merge: 1 entities across 1 node types and 0 edge types\n"
+            f"loaded {uri} on branch {branch} with merge: 1 entity across 1 node type and 0 edge types\n"
         )
         assert shown.err.startswith("warning: `omnigraph ingest` is deprecated; use `omnigraph load`\n")
 

@@ -43,7 +43,7 @@ def test_a_load_tells_what_it_brought(uri: str, data: str, capsys: pytest.Captur
     assert main(["load", uri, "--data", data, "--mode", "append"]) == 0
     shown = capsys.readouterr()
     assert shown.out == (
-        f"loaded {uri} on branch main with append: 3 entities across 1 node types and 1 edge types\n"
+        f"loaded {uri} on branch main with append: 3 entities across 1 node type and 1 edge type\n"
     )
     assert shown.err == f"omnigraph load → {uri} (direct, local)\n"
     assert main(["load", "--store", uri, "--data", data, "--mode", "merge", "--quiet"]) == 0
@@ -54,7 +54,7 @@ def test_a_patch_changes_some_properties(uri: str, tmp_path: Path, run: Run) -> 
     for mode, text in (("append", "handle,age\ncy,3\n"), ("patch", "handle,age\ncy,4\n")):
         (tmp_path / "Person.csv").write_text(text)
         done = run("load", uri, "--data", str(tmp_path / "Person.csv"), "--mode", mode)
-        assert f"with {mode}: 1 entities" in done
+        assert f"with {mode}: 1 entity" in done
 
 
 def test_the_result_as_json(uri: str, data: str, tmp_path: Path, run: Run, run_json: RunJson) -> None:
@@ -108,7 +108,7 @@ def test_every_violation_is_reported_with_its_place(
     ]
     assert main(["load", uri, "--data", data, "--mode", "append", "--skip-bad", "--quiet"]) == 0
     shown = capsys.readouterr()
-    assert "1 entities across 1 node types" in shown.out
+    assert "1 entity across 1 node type" in shown.out
     assert shown.err.splitlines()[0] == "left out:"
     assert len(shown.err.splitlines()) == 3
 

@@ -27,7 +27,7 @@ def people(uri: str, branch: str = "main") -> dict[str, int | None]:
 def test_a_mutation_tells_what_it_changed(uri: str, run: Run) -> None:
     run("branch", "create", "--uri", uri, "work")
     output = run("mutate", "-e", ADD, "--params", '{"h": "ada", "a": 36}', "--uri", uri, "--branch", "work")
-    assert output == "changed work via add: 1 nodes, 0 edges\n"
+    assert output == "changed work via add: 1 node, 0 edges\n"
     assert people(uri, "work") == {"ada": 36}
     assert people(uri) == {}
 
@@ -38,7 +38,7 @@ def test_a_query_comes_from_a_file_and_is_chosen_by_name(uri: str, run: Run, tmp
     query = ("--query", str(tmp_path / "q.gq"), "--store", uri)
     run("mutate", "add", *query, "--params-file", str(tmp_path / "p.json"))
     assert people(uri) == {"ada": None}
-    assert run("mutate", "gone", *query) == "changed main via gone: 1 nodes, 0 edges\n"
+    assert run("mutate", "gone", *query) == "changed main via gone: 1 node, 0 edges\n"
 
 
 def test_the_result_as_json(uri: str, run_json: RunJson, run: Run) -> None:

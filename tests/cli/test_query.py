@@ -76,7 +76,7 @@ def test_rows_are_a_table(people: str, run: Run) -> None:
 @pytest.mark.parametrize("named", [["adults"], ["--name", "adults"]])
 def test_a_query_of_a_file_is_chosen_by_name(people: str, file: str, named: list[str], run: Run) -> None:
     output = run("query", *named, "--query", file, "--params", '{"least": 30}', "--store", people)
-    assert output.splitlines()[0] == "1 rows from branch main via adults"
+    assert output.splitlines()[0] == "1 row from branch main via adults"
 
 
 def test_parameters_come_as_json_in_a_file_or_one_by_one(people: str, tmp_path: Path, run: Run) -> None:

@@ -23,7 +23,7 @@ Place = Annotated[
 ]
 Uri = Annotated[str | None, typer.Option("--uri", help="The same as --store.", metavar="URI")]
 
-WAYS = "a URI, --store or --server, choose a --profile, or set defaults.store in the config file"
+WAYS = "a URI, --store or --server, choose a --profile, or set OMNIGRAPH_STORE"
 ELSEWHERE = ("--server", "--cluster")
 _WEB = ("http://", "https://")
 
@@ -129,7 +129,8 @@ def resolve_scope_server() -> str:
 
 def _collect_addresses(invocation: Invocation, given: dict[str, str | None]) -> dict[str, str]:
     flags = {flag: invocation.text(flag) for flag in ("--store", *ELSEWHERE)}
-    ways = [*((_spell_flag(name), value) for name, value in given.items()), *flags.items()]
+    named = {"place": invocation.place} | {name: value for name, value in given.items() if value is not None}
+    ways = [*((_spell_flag(name), value) for name, value in named.items()), *flags.items()]
     return {way: value for way, value in ways if value is not None}
 
 

@@ -15,7 +15,7 @@ from omnigraph.cli.addressing import Uri, open_graph, resolve_graph
 from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.options import AsJson, OnBranch
 from omnigraph.cli.output import print_json, print_result, print_text
-from omnigraph.display.text import escape_invisible, format_value
+from omnigraph.display.text import escape_invisible, format_total, format_value
 from omnigraph.engine.changes import DEFAULT_CHANGES
 from omnigraph.engine.changes.change import ChangeOperation
 from omnigraph.engine.files.atomic_output import new_file
@@ -116,7 +116,11 @@ def baseline(
         "bytes": done.bytes,
         "baseline": {"snapshot_commit_id": done.snapshot_id, "resume_cursor": done.cursor},
     }
-    print_result(report, f"wrote {done.rows} entities to {out}\ncursor: {done.cursor}", as_json=as_json)
+    print_result(
+        report,
+        f"wrote {format_total(done.rows, 'entity', 'entities')} to {out}\ncursor: {done.cursor}",
+        as_json=as_json,
+    )
 
 
 def _capture_baseline(opened: graph.Graph, out: Path, branch: str, wanted: ChangeFilter) -> Baseline:

@@ -191,6 +191,7 @@ class _Reader:
 
 
 PROFILE_SETTING = "OMNIGRAPH_PROFILE"
+STORE_SETTING = "OMNIGRAPH_STORE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,9 @@ def active_profile(named: str | None = None) -> str | None:
 
 def implied_scope(config: Config, named: str | None) -> Scope | None:
     """Where to work when a command does not say it."""
+    store = os.environ.get(STORE_SETTING)
+    if store and named is None:
+        return Scope("store", store, None, STORE_SETTING)
     name = active_profile(named)
     if name is not None:
         return profile_scope(find_profile(config, name))

@@ -13,6 +13,7 @@ from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.options import AsJson, Branch, Commit, Time, Version, resolve_time
 from omnigraph.cli.output import print_note, print_result
+from omnigraph.display.text import format_total
 from omnigraph.engine.export.export_request import ExportFormat, ExportResult
 from omnigraph.errors import BadRequest
 
@@ -99,8 +100,10 @@ def _render_text(done: ExportResult, uri: str) -> str:
     kinds = [one.kind for one in done.types]
     goal = "standard output" if done.output is None else str(done.output)
     return (
-        f"exported {uri} at {done.snapshot} to {goal} as {done.format}: {done.rows} entities across "
-        f"{kinds.count('node')} node types and {kinds.count('edge')} edge types"
+        f"exported {uri} at {done.snapshot} to {goal} as {done.format}: "
+        f"{format_total(done.rows, 'entity', 'entities')} across "
+        f"{format_total(kinds.count('node'), 'node type')} and "
+        f"{format_total(kinds.count('edge'), 'edge type')}"
     )
 
 

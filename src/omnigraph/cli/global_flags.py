@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from omnigraph import __version__
 from omnigraph.cli.capabilities import reject_unused_flags, shown_flags
 from omnigraph.cli.conversion import convert_plain_values
+from omnigraph.cli.graph_argument import accept_leading_graph
 from omnigraph.cli.invocation import current_invocation
 from omnigraph.cli.output import print_text
 from omnigraph.cli.progress import show_progress
@@ -80,6 +81,8 @@ def add_global_flags(flags: Sequence[Any], command: Any, name: str) -> None:
         return
     command.params += _add_missing(flags, command, shown_flags(name))
     command.callback = _check_before(command.callback, name)
+    if "--store" in shown_flags(name):
+        accept_leading_graph(command)
 
 
 def _add_missing(flags: Sequence[Any], command: Any, shown: frozenset[str]) -> list[Any]:

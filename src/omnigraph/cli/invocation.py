@@ -20,6 +20,8 @@ class Invocation:
     """The global flags that were given, wherever they stood, by their spelling."""
     command: str = ""
     """The command as the user spells it, such as `branch list`."""
+    place: str | None = None
+    """The graph that was named before the arguments of the command."""
     config: Config | None = None
     shows_progress: bool = True
     """Whether progress is shown; not while data goes to the same terminal."""

@@ -22,6 +22,7 @@ from omnigraph.cli.command_groups import new_app
 from omnigraph.cli.commit import commit_json
 from omnigraph.cli.options import AsJson, EngineBySize, Message, OnBranch
 from omnigraph.cli.output import print_note, print_pending, print_result
+from omnigraph.display.text import format_total
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.load.request import EngineReport, LoadResult
 from omnigraph.engine.load.sources.item import Format
@@ -127,8 +128,8 @@ def load(
         place = opened.uri
     text = (
         f"{'would load' if dry_run else 'loaded'} {place} on branch {branch} with {mode}: "
-        f"{done.total} entities across "
-        f"{len(done.nodes)} node types and {len(done.edges)} edge types"
+        f"{format_total(done.total, 'entity', 'entities')} across "
+        f"{format_total(len(done.nodes), 'node type')} and {format_total(len(done.edges), 'edge type')}"
     )
     # The actor of a served write is known by its commit.
     author = done.commit.actor if done.commit is not None and is_served(uri) else actor

@@ -26,6 +26,7 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import print_error, print_json, print_pending, print_result
 from omnigraph.cli.served import require_remote
+from omnigraph.display.text import format_total
 from omnigraph.engine.upkeep.declared_indexes import pending_json
 from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.errors import PreconditionFailed
@@ -95,7 +96,8 @@ def mutate(
     # The actor of a served write is known by its commit.
     author = done.commit.actor if done.commit is not None and is_served(place) else actor
     report = _to_json(done, branch, author)
-    text_form = f"changed {branch} via {done.query}: {done.affected_nodes} nodes, {done.affected_edges} edges"
+    nodes, edges = format_total(done.affected_nodes, "node"), format_total(done.affected_edges, "edge")
+    text_form = f"changed {branch} via {done.query}: {nodes}, {edges}"
     print_result(report, text_form, as_json=as_json)
     print_pending(done.pending_indexes)
 

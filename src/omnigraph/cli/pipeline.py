@@ -18,6 +18,7 @@ from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import print_note, print_result
 from omnigraph.cluster.applied_pipelines import AppliedPipelines
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.display.text import format_total
 from omnigraph.errors import BadRequest, Unauthorized
 from omnigraph.pipeline.declared import lease
 from omnigraph.pipeline.declared.adoption import FirstTarget, hold_ledger, identify_graph, open_ledger
@@ -318,7 +319,7 @@ def _print_plan(made: PipelinePlan, *, as_json: bool) -> None:
         target = one.target
         lines.append(f"{target.name}: {target.mode.value} on branch {target.branch}")
         for key, what in one.types.items():
-            rows = "" if what.rows is None else f"{what.rows} rows, "
+            rows = "" if what.rows is None else f"{format_total(what.rows, 'row')}, "
             columns = what.columns or {}
             shown = ", ".join(f"{column} {kind}" for column, kind in columns.items())
             lines.append(f"  {key}: {rows}{shown or 'columns not checked'}")
@@ -340,14 +341,14 @@ def _print_run(pipeline: Pipeline, record: RunRecord, command: str, *, as_json: 
 
 def _run_line(record: RunRecord) -> str:
     rows = sum(_count_rows(one) for one in record.targets.values() if one.status.is_landed)
-    return f"{record.run_id}  {record.started_at}  {record.status.value:9}  {rows} rows"
+    return f"{record.run_id}  {record.started_at}  {record.status.value:9}  {format_total(rows, 'row')}"
 
 
 def _run_lines(record: RunRecord) -> Iterator[str]:
     yield f"run {record.run_id}: {record.status.value}"
     for name, one in record.targets.items():
         at = f", commit {one.commit_id}" if one.commit_id is not None and one.status.is_landed else ""
-        yield f"  {name}: {one.status.value}, {_count_rows(one)} rows{at}"
+        yield f"  {name}: {one.status.value}, {format_total(_count_rows(one), 'row')}{at}"
         if one.error is not None:
             yield f"    error[{one.error['code']}]: {one.error['message']}"
 

@@ -29,6 +29,11 @@ def format_count(count: int, word: str) -> str:
     return f"{count or 'no'} {word}{'' if count == 1 else 's'}"
 
 
+def format_total(count: int, word: str, plural: str | None = None) -> str:
+    """A count with its noun: `0 rows`, `1 row`, `3 entities`."""
+    return f"{count} {word if count == 1 else plural or f'{word}s'}"
+
+
 def display_width(text: str) -> int:
     """How many places a text takes in a terminal."""
     if text.isascii():

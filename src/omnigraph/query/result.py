@@ -17,7 +17,7 @@ from omnigraph.arguments import require_whole
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.display.grid import WIDEST, Column, Layout, fit_columns, measure_columns, render_grid
 from omnigraph.display.markup import FIRST_ROWS, Heading, render_html_table
-from omnigraph.display.text import escape_invisible, format_count, format_value
+from omnigraph.display.text import escape_invisible, format_count, format_total, format_value
 from omnigraph.errors import BadRequest, MissingExtra, QueryError
 from omnigraph.foreign_names import ResultNames
 from omnigraph.lang.types import INTEGERS, Scalar, ValueType
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def describe_result(result: Result) -> str:
     """How many rows a result has and where they come from."""
     place = f"branch {result.branch}" if result.snapshot is None else f"snapshot {result.snapshot}"
-    return f"{len(result)} rows from {place} via {result.query_name}"
+    return f"{format_total(len(result), 'row')} from {place} via {result.query_name}"
 
 
 def table_lines(result: Result, layout: Layout = Layout()) -> Iterator[str]:  # noqa: B008 - it is frozen

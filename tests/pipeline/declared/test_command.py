@@ -60,7 +60,7 @@ def test_a_pipeline_from_the_command_line(spark: SparkSession, folder: Path, she
     assert people(folder / "team") == []
     status, out, err = shell("run", "crm.yaml", "--as", "ann", "--param", "least=2")
     assert (status, people(folder / "team")) == (0, ["a@x"])
-    assert "graph.team: succeeded, 1 rows, commit " in out
+    assert "graph.team: succeeded, 1 row, commit " in out
     assert "omnigraph pipeline run → " in err
     again = shell.json("run", "crm.yaml", "--target", "team")
     assert again["targets"]["graph.team"]["status"] == "skipped"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.display.text import format_total
 from omnigraph.engine.files.output_paths import require_output
 from omnigraph.engine.graph.layout import EntityKind
 from omnigraph.engine.tasks.runner import Engine
@@ -90,7 +91,8 @@ class ExportResult:
 
     def __repr__(self) -> str:
         where = "a stream" if self.output is None else f"'{self.output}'"
-        return f"<ExportResult {self.rows} rows of {len(self.types)} types to {where} as {self.format}>"
+        rows, types = format_total(self.rows, "row"), format_total(len(self.types), "type")
+        return f"<ExportResult {rows} of {types} to {where} as {self.format}>"
 
     @property
     def rows(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.display.text import format_total
 from omnigraph.engine.commit.plan import AppendRows, DeleteRows, Effect, UpsertRows
 from omnigraph.engine.commit.protocol import Receipt
 from omnigraph.engine.commit.schema_lock import find_lock, recover_stale_lock_if_free
@@ -95,7 +96,8 @@ class MutationResult:
 
     def __repr__(self) -> str:
         commit = "no commit" if self.commit is None else f"commit {self.commit.id}"
-        return f"<MutationResult {self.affected_nodes} nodes, {self.affected_edges} edges, {commit}>"
+        nodes, edges = format_total(self.affected_nodes, "node"), format_total(self.affected_edges, "edge")
+        return f"<MutationResult {nodes}, {edges}, {commit}>"
 
 
 class SchemaMoved(Exception):
