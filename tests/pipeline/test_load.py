@@ -44,7 +44,7 @@ node Person {
 }
 node City { name: String? }
 edge Knows: Person -> Person @card(0..3) { since: I32? }
-edge Lives: Person -> City { }
+edge Lives: Person -> City { @key(src, dst) }
 """
 Mode = Literal["append", "merge", "patch", "overwrite"]
 PEOPLE = 60

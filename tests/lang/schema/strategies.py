@@ -141,9 +141,13 @@ def _constraints(draw: st.DrawFn, members: list[ast.Property], *, edge: bool) ->
         some = st.lists(st.sampled_from(columns), min_size=1, max_size=3).map(tuple)
         kinds = draw(st.lists(st.sampled_from(["unique", "index"]), max_size=2))
         found += [ast.ColumnConstraint(kind, draw(some)) for kind in kinds]
-    if edge:
-        return found
     required = [each.name for each in members if _plain(each.type) and not each.type.nullable]
+    if edge:
+        if draw(st.booleans()):
+            more = draw(st.lists(st.sampled_from(required), max_size=1)) if required else []
+            ends = [ast.Name("src"), ast.Name("dst"), *more]
+            found.append(ast.ColumnConstraint("key", tuple(draw(st.permutations(ends)))))
+        return found
     if bool(required) and draw(st.booleans()):
         key = draw(st.lists(st.sampled_from(required), min_size=1, max_size=3, unique=True))
         found.append(ast.ColumnConstraint("key", tuple(key)))

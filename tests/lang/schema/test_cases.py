@@ -160,7 +160,7 @@ def header(owner: Interface | NodeType | EdgeType) -> str:
     if isinstance(owner, EdgeType):
         card = owner.cardinality
         parts.append(f": {owner.source} -> {owner.target} {bounds(card.minimum, card.maximum)}")
-    elif owner.key:
+    if owner.key:
         parts.append(f" key({', '.join(owner.key)})")
     parts += [f" unique({', '.join(each.columns)})" for each in owner.uniques]
     parts += [f" index({', '.join(each.columns)})" for each in owner.indexes]

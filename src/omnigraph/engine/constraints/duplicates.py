@@ -125,7 +125,7 @@ def find_repeated_keys(target: TableType, rows: pa.Table) -> Faults | None:
     again = _rows_repeating(first_rows(ids))
     if not len(again):
         return None
-    columns = tuple(sorted(target.identity))
+    columns = target.identity if target.kind == "edge" else tuple(sorted(target.identity))
     later = rows.take(pa.array(again))
     own = later.column(ID).combine_chunks()
     values = format_tuples(later, target, columns)

@@ -57,7 +57,8 @@ class TableType:
     owner: NodeType | EdgeType
     schema: pa.Schema = field(repr=False)
     identity: tuple[str, ...] = ()
-    """The key properties in the order in which they form the id; empty when ids are explicit or generated."""
+    """The key columns in the order in which they form the id; empty when ids are explicit or generated. Those
+    of an edge begin with its ends."""
 
     @property
     def name(self) -> str:
@@ -70,7 +71,8 @@ def table_type_of(accepted: AcceptedSchema, key: str) -> TableType:
     kind, name = split_key(key)
     schema = table_schema(accepted.catalog, key)
     if kind == "edge":
-        return TableType(key, kind, accepted.catalog.edges[name], schema)
+        edge = accepted.catalog.edges[name]
+        return TableType(key, kind, edge, schema, edge.key)
     node = accepted.catalog.nodes[name]
     ordered = node.key
     if len(ordered) > 1:

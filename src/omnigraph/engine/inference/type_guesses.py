@@ -24,6 +24,10 @@ _KEY_SCALARS = frozenset({Scalar.STRING, *INTEGERS})
 _TYPE_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
 
 
+_ENDS = ("src", "dst")
+"""What the ends of an edge are called in keys."""
+
+
 @dataclass(frozen=True, slots=True)
 class PropertyGuess:
     """A property, and the column that it comes from."""
@@ -82,7 +86,8 @@ def guess_types(samples: Iterable[Sample], keys: Mapping[str, Sequence[str]]) ->
         )
     references = [(edge, end) for edge in edges for end in (0, 1)]
     known = [_choose_key(node, references, keys.get(node.name)) for node in nodes]
-    chosen = {one.table_key: one for one in (*known, *(_choose_ends(edge, known) for edge in edges))}
+    joined = [_with_key(_choose_ends(edge, known), keys) for edge in edges]
+    chosen = {one.table_key: one for one in (*known, *joined)}
     return [chosen[one.table_key] for one in guesses]
 
 
@@ -183,9 +188,13 @@ def _require_distinct(guesses: Sequence[TypeGuess]) -> None:
 
 def _require_known(guesses: Sequence[TypeGuess], keys: Mapping[str, Sequence[str]]) -> None:
     """Fail on a key of a type or column that is not there."""
-    by_name = {one.name: one for one in guesses if one.end_columns is None}
+    nodes_by_name = {one.name: one for one in guesses if one.end_columns is None}
+    by_name = {one.name: one for one in guesses} | nodes_by_name
     for name, columns in keys.items():
         guess = by_name.get(name)
+        if guess is not None and guess.end_columns is not None:
+            _require_edge_key(guess, columns)
+            continue
         if guess is None:
             nodes = [one.name for one in guesses if one.end_columns is None]
             raise BadRequest(
@@ -202,6 +211,21 @@ def _require_known(guesses: Sequence[TypeGuess], keys: Mapping[str, Sequence[str
                     else f"it has: {known}"
                 )
                 raise BadRequest(f"{name} has no property '{shorten_legibly(column)}'", remedy=remedy)
+
+
+def _require_edge_key(edge: TypeGuess, columns: Sequence[str]) -> None:
+    others = [column for column in columns if column not in _ENDS]
+    unknown = next((column for column in others if edge.find(column) is None), None)
+    if unknown is not None:
+        known = ", ".join((*_ENDS, *(one.name for one in edge.properties)))
+        raise BadRequest(
+            f"{edge.name} has no property '{shorten_legibly(unknown)}'", remedy=f"it has: {known}"
+        )
+    if not set(_ENDS) <= set(columns) or len(others) > 1:
+        raise BadRequest(
+            f"the key of the edge type '{edge.name}' must name src, dst and at most one property",
+            remedy=f"name {edge.name}.src and {edge.name}.dst",
+        )
 
 
 # --- keys and ends -------------------------------------------------------------------------------
@@ -246,6 +270,12 @@ def _count_found(edge: TypeGuess, end: int, ids: pa.Array) -> int:
     wanted = _texts(_column(edge.sample, edge.end_columns[end]))
     found: int = pc.sum(pc.is_in(wanted, value_set=ids)).as_py() or 0
     return found
+
+
+def _with_key(edge: TypeGuess, keys: Mapping[str, Sequence[str]]) -> TypeGuess:
+    """An edge type with the key that the caller named; none is guessed, since other readers know none."""
+    named = keys.get(edge.name, ())
+    return replace(edge, key=(*_ENDS, *(name for name in named if name not in _ENDS))) if named else edge
 
 
 def _choose_ends(edge: TypeGuess, nodes: Sequence[TypeGuess]) -> TypeGuess:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from typing import Any, Protocol
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import ulid
+from omnigraph.engine.graph.table_types import TableType
 from omnigraph.engine.rows.violations import Numbers
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema.keys import render_scalar
-from omnigraph.lang.types import FLOATS, Scalar, ValueType
+from omnigraph.lang.types import FLOATS, STRING, Scalar, ValueType
 
 _ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
 _PAIRS = np.stack([np.repeat(_ALPHABET, 32), np.tile(_ALPHABET, 32)], axis=1).view(np.uint16).ravel()
@@ -52,6 +53,17 @@ def render_keys(column: pa.Array, type_: ValueType) -> pa.Array:
     elif type_.scalar in FLOATS:
         return _render_floats(column, type_)
     return column.cast(pa.string())
+
+
+def key_ids(target: TableType, columns: Mapping[str, pa.Array]) -> pa.Array:
+    """The ids of rows of a type with a key, from the columns of the key; null if one is null."""
+    types = target.owner.properties
+    return compose_ids(
+        [
+            render_keys(columns[name], types[name].type if name in types else STRING)
+            for name in target.identity
+        ]
+    )
 
 
 def compose_ids(parts: Sequence[pa.Array]) -> pa.Array:

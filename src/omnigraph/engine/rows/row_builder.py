@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from msgspec import UNSET
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType, table_types_of
+from omnigraph.engine.graph.table_types import END_NAMES, ID, SOURCE, TARGET, TableType, table_types_of
 from omnigraph.engine.rows.blobs import Refusal, read_blobs, reject_external
-from omnigraph.engine.rows.ids import IdSource, compose_ids, render_keys
+from omnigraph.engine.rows.ids import IdSource, key_ids
 from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
 from omnigraph.engine.rows.lines import Limits, Split
 from omnigraph.engine.rows.ndjson import RESERVED, format_json, parse_split
@@ -131,8 +131,10 @@ def build_rows_from_columns(
         found += ((row, place, reason) for row, reason in _find_nulls(own, declared, given_here))
     places = {name: place for place, name in enumerate(target.owner.properties)}
     found += ((it.row, places[it.column], it.reason) for it in find_value_faults(columns, target))
+    if present is not None and target.identity:
+        found += _require_ends(ends, target)
     if present is None or target.identity:
-        array, generated, wrong = _build_ids(given, origin, target, ids, columns)
+        array, generated, wrong = _build_ids(given, origin, target, ids, {**columns, **ends})
     else:
         array, generated, wrong = _require_ids(given, target, found, len(origin.lines))
     schema, every = target.schema, {**columns, **ends, ID: array}
@@ -140,6 +142,15 @@ def build_rows_from_columns(
         schema, every = patch_schema(target), {**every, PRESENT: pack_present(present)}
     rows = pa.RecordBatch.from_arrays([every[name] for name in schema.names], schema=schema)
     return _keep_checked(origin, target, rows, generated, found + wrong)
+
+
+def _require_ends(ends: Mapping[str, pa.Array], target: TableType) -> list[Fault]:
+    """Rows of a patch without an end that is part of the key."""
+    return [
+        (row, FIELDS, f"a patch of '{target.name}' requires field '{END_NAMES[name]}', a part of its key")
+        for name, end in ends.items()
+        for row in np.flatnonzero(end.is_null().to_numpy(zero_copy_only=False)).tolist()
+    ]
 
 
 def _require_ids(
@@ -224,8 +235,7 @@ def _build_ids(
 ) -> tuple[pa.Array, Flags, list[Fault]]:
     """The ids of rows, which of them are new ones, and what is wrong with the given ones."""
     if target.identity:
-        types = target.owner.properties
-        array = compose_ids([render_keys(columns[name], types[name].type) for name in target.identity])
+        array = key_ids(target, columns)
         return array, np.zeros(len(array), np.bool_), _find_mismatches(given, array, target)
     if given is not None and not given.null_count:
         return given, np.zeros(len(given), np.bool_), []
@@ -268,7 +278,7 @@ def _find_mismatches(given: pa.Array | None, keyed: pa.Array, target: TableType)
 
 def _describe_mismatch(target: TableType, given: str, keyed: str) -> str:
     return (
-        f"node {target.name} explicit id '{shorten_legibly(given)}' "
+        f"{target.kind} {target.name} explicit id '{shorten_legibly(given)}' "
         f"does not match its canonical @key id '{shorten_legibly(keyed)}'"
     )
 

@@ -371,7 +371,12 @@ class _Execution:
             [self._evaluate_values(pending, one.values) for one in run],
             new_ids,
         )
-        self._require_new(pending.target, new_ids)
+        if pending.target.identity:
+            if run[0].strict:
+                self._refuse_stored(pending, rows)
+            self._replacing.add(pending.target.key)
+        else:
+            self._require_new(pending.target, new_ids)
         pending.put(rows)
         self.edges += len(run)
 

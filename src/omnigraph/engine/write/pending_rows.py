@@ -18,7 +18,7 @@ from omnigraph.engine.constraints.stored_rows import StoredRows
 from omnigraph.engine.constraints.table_change import NO_IDS, TableChange, exclude, is_among, last_rows
 from omnigraph.engine.graph.table_types import ID, SOURCE, TARGET, TableType
 from omnigraph.engine.rows.blobs import is_blob, read_blobs, reject_external, require_blob_bytes, to_writable
-from omnigraph.engine.rows.ids import compose_ids, render_keys
+from omnigraph.engine.rows.ids import key_ids
 from omnigraph.engine.rows.json_columns import build_column
 from omnigraph.engine.rows.predicate import one_of
 from omnigraph.errors import BadRequest, InternalError, InvalidValue, ResourceLimitExceeded
@@ -216,9 +216,7 @@ def build_nodes(target: TableType, values: Sequence[Values], new_ids: pa.Array) 
     for name in target.identity:
         if columns[name].null_count:
             raise missing_value_error(target, name)
-    types = target.owner.properties
-    keyed = compose_ids([render_keys(columns[name], types[name].type) for name in target.identity])
-    return _build_table(target, {**columns, ID: keyed})
+    return _build_table(target, {**columns, ID: key_ids(target, columns)})
 
 
 def build_edges(
@@ -228,9 +226,13 @@ def build_edges(
     values: Sequence[Values],
     new_ids: pa.Array,
 ) -> pa.Table:
-    """Whole rows of edges between nodes given by their ids."""
+    """Whole rows of edges between nodes given by their ids; their own are new where the type has no key."""
     ends = {SOURCE: pa.array(sources, pa.string()), TARGET: pa.array(targets, pa.string())}
-    return _build_table(target, {**_build_properties(target, values), **ends, ID: new_ids})
+    columns = {**_build_properties(target, values), **ends}
+    for name in target.identity:
+        if columns[name].null_count:
+            raise missing_value_error(target, name)
+    return _build_table(target, {**columns, ID: key_ids(target, columns) if target.identity else new_ids})
 
 
 def assign_values(rows: pa.Table, target: TableType, values: Values) -> pa.Table:

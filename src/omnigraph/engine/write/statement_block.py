@@ -11,7 +11,7 @@ from omnigraph.engine.rows.ids import generate_ids
 from omnigraph.engine.write.mutate import MutationResult
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import BadRequest
-from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertNode, Statement
+from omnigraph.lang.query.resolved import DeleteEdges, DeleteNodes, InsertEdge, InsertNode, Statement
 from omnigraph.lang.query.statements import (
     Condition,
     PropertyValues,
@@ -21,8 +21,9 @@ from omnigraph.lang.query.statements import (
     update_rows,
 )
 from omnigraph.lang.query.terms import Const
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import Catalog, EdgeType
 from omnigraph.lang.schema.keys import compose_id, render_scalar
+from omnigraph.lang.types import STRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,9 @@ def _generate_ids(milliseconds: int) -> Iterator[str]:
 
 
 def find_key_id(schema: WriteSchema, statement: Statement) -> str | None:
-    """Return the id that follows from the key of a new node; None for anything else."""
+    """Return the id that follows from the key of a new node or edge; None for anything else."""
+    if isinstance(statement, InsertEdge):
+        return _find_edge_id(schema.catalog.edges[statement.type_name], statement)
     if not isinstance(statement, InsertNode):
         return None
     order = schema.key_order(statement.type_name)
@@ -156,3 +159,14 @@ def find_key_id(schema: WriteSchema, statement: Statement) -> str | None:
     given = {name: term.value for name, term in statement.values if isinstance(term, Const)}
     types = schema.catalog.nodes[statement.type_name].properties
     return compose_id([render_scalar(given[name], types[name].type) for name in order])
+
+
+def _find_edge_id(edge: EdgeType, statement: InsertEdge) -> str | None:
+    if not edge.key:
+        return None
+    terms = {"src": statement.source, "dst": statement.target, **dict(statement.values)}
+    given = {name: term.value for name, term in terms.items() if isinstance(term, Const)}
+    types = edge.properties
+    return compose_id(
+        [render_scalar(given[name], types[name].type if name in types else STRING) for name in edge.key]
+    )

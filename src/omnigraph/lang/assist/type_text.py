@@ -15,6 +15,8 @@ def describe_type(found: NodeType | EdgeType) -> str:
         else _node(found)
     )
     body = [f"  {describe_property(one, found)}" for one in found.properties.values()]
+    if isinstance(found, EdgeType) and found.key:
+        body.append(f"  @key({', '.join(found.key)})")
     return "\n".join([f"{head} {{", *body, "}", *_documentation(found.annotations)])
 
 

@@ -204,6 +204,12 @@ def _update_edges(scope: Scope, edge: EdgeType, item: ast.Update, problems: Prob
                 assignment.at,
                 help=_how_to_assign(edge, assignment.name) if assignment.name in edge.properties else None,
             )
+        if assignment.name in edge.key:
+            raise_fault(
+                None,
+                f"cannot update @key property '{assignment.name}' — delete and re-insert instead",
+                assignment.at,
+            )
     values, _ = _check_values(scope, edge, item.assignments, problems)
     return UpdateEdges(edge.name, tuple(values.items()), _check_where(scope, edge, item.where))
 

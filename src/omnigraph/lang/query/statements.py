@@ -78,11 +78,16 @@ def update_rows(
         raise BadRequest(f"update of `{type_name}` sets nothing", remedy="name at least one property")
     if node is None:
         assert edge is not None
+        _refuse_key(edge, values)
         return UpdateEdges(edge.name, _make_constants(edge, values), _make_predicate(edge, where))
-    for name in values:
-        if name in node.key:
-            raise BadRequest(f"cannot update @key property '{name}' — delete and re-insert instead")
+    _refuse_key(node, values)
     return UpdateNodes(node.name, _make_constants(node, values), _make_predicate(node, where))
+
+
+def _refuse_key(owner: NodeType | EdgeType, values: PropertyValues) -> None:
+    for name in values:
+        if name in owner.key:
+            raise BadRequest(f"cannot update @key property '{name}' — delete and re-insert instead")
 
 
 def delete_rows(catalog: Catalog, type_name: str, where: Condition) -> DeleteNodes | DeleteEdges:

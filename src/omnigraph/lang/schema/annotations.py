@@ -81,7 +81,9 @@ def check_property_annotations(
         if found.name == "instruction":
             problems.add(f"@instruction is only supported on node and edge types (property {path})", found.at)
         elif kind == "edge" and found.name in ("key", "embed"):
-            problems.add(f"@{found.name} is not supported on edge properties (edge {path})", found.at)
+            how = f"write `@key(src, dst, {declared.name.text})` in the body: the ends are part of a key"
+            misplaced = f"@{found.name} is not supported on edge properties (edge {path})"
+            problems.add(misplaced, found.at, help=how if found.name == "key" else None)
         elif found.name in _ON_PROPERTIES and (reason := _find_misfit(found.name, declared, path)):
             problems.add(reason, found.at)
         elif found.name == "embed":

@@ -183,6 +183,9 @@ class EdgeType:
     uniques: tuple[UniqueRule, ...] = ()
     indexes: tuple[PropertyIndex, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    key: tuple[str, ...] = ()
+    """`src` and `dst`, and perhaps a property, in the order in which they form the id; empty when ids are
+    explicit or generated."""
 
 
 @dataclass(frozen=True, slots=True)

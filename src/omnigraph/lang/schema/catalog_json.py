@@ -157,7 +157,7 @@ def _list_properties(found: Mapping[str, Property]) -> list[Value]:
 def constraint_values(found: NodeType | EdgeType) -> list[Value]:
     """The values of a type's constraints: key, uniques, indexes, ranges, checks."""
     values: list[Value] = []
-    if isinstance(found, NodeType) and found.key:
+    if found.key:
         values.append({"Key": list(found.key)})
     values += map(constraint_value, found.uniques)
     values += map(constraint_value, found.indexes)
@@ -236,6 +236,8 @@ def constraint_text(value: Mapping[str, Any]) -> str:
             arguments = [facts["column"], _format_bounds(facts["min"], facts["max"])]
         case "Check":
             arguments = [facts["column"], escape(facts["pattern"])]
+        case "Key" if {"src", "dst"} <= set(facts):
+            arguments = list(facts)
         case _:
             arguments = sorted(facts)
     return f"@{kind.lower()}({', '.join(arguments)})"

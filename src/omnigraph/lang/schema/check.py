@@ -249,6 +249,7 @@ def _build_edge(declared: ast.Edge, properties: Mapping[str, Property], constrai
         uniques=constraints.uniques,
         indexes=constraints.indexes,
         annotations=_collect_metadata(declared.annotations),
+        key=constraints.key,
     )
 
 

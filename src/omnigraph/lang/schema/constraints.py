@@ -35,10 +35,12 @@ def resolve_constraints(
     named = [*_from_marks(members), *(found for found in body if isinstance(found, ast.ColumnConstraint))]
     for found in body:
         scope.check_constraint(found)
-    if kind == "node":
-        scope.check_key([found for found in named if found.name == "key"])
+    keys = [found for found in named if found.name == "key"]
+    if kind != "interface":
+        scope.check_key(keys)
+    key = next(map(_name_columns, keys), ())
     return Constraints(
-        key=next((_name_columns(found) for found in named if found.name == "key"), ()),
+        key=_order_edge_key(key) if kind == "edge" else key,
         uniques=tuple(UniqueRule(columns) for columns in _collect_columns(named, "unique", ordered=False)),
         indexes=tuple(PropertyIndex(columns) for columns in _collect_columns(named, "index", ordered=True)),
         ranges=_collect_ranges(body),
@@ -61,6 +63,11 @@ def _find_place(member: Member, mark: str) -> Span:
 
 def _name_columns(found: ast.ColumnConstraint) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column.text for column in found.columns))
+
+
+def _order_edge_key(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The ends first: so the id of an edge does not depend on how its key is written."""
+    return tuple(sorted(columns, key=lambda name: _END_POINTS.index(name) if name in _END_POINTS else 2))
 
 
 def _collect_columns(
@@ -100,7 +107,7 @@ class _Scope:
 
     def check_constraint(self, found: ast.Constraint) -> None:
         """Check one body constraint."""
-        if self.kind == "edge" and found.name in ("key", "range", "check"):
+        if self.kind == "edge" and found.name in ("range", "check"):
             reason = f"@{found.name} constraint is not supported on edges (edge {self.owner})"
             self.problems.add(reason, found.at)
         elif isinstance(found, ast.ColumnConstraint):
@@ -147,11 +154,21 @@ class _Scope:
 
     def check_key(self, keys: Sequence[ast.ColumnConstraint]) -> None:
         if len(keys) > 1:
-            reason = f"node type {self.owner} has multiple @key constraints; only one is supported"
+            reason = f"{self.kind} type {self.owner} has multiple @key constraints; only one is supported"
             self.problems.add(reason, keys[1].at, help="name all columns in one: @key(a, b)")
             return
+        if self.kind == "edge" and keys:
+            self.check_edge_key(keys[0])
         for column in keys[0].columns if keys else ():
             member = self.members.get(column.text)
             if member and member.declared.type.nullable:
                 reason = f"@key property {self.owner}.{column.text} cannot be nullable"
-                self.problems.add(reason, column.at, help="take the `?` away: every node has its key")
+                self.problems.add(reason, column.at, help=f"take the `?` away: every {self.kind} has its key")
+
+    def check_edge_key(self, key: ast.ColumnConstraint) -> None:
+        """The key of an edge names both ends, and what tells edges between the same nodes apart."""
+        columns = _name_columns(key)
+        others = [name for name in columns if name not in _END_POINTS]
+        if len(columns) - len(others) < len(_END_POINTS) or len(others) > 1:
+            reason = f"@key on edge {self.owner} must name src, dst and at most one property"
+            self.problems.add(reason, key.at, help="write @key(src, dst) or @key(src, dst, property)")

@@ -81,6 +81,10 @@ def keeps_ids(old: ValueType) -> bool:
     return old.scalar is not Scalar.F32
 
 
+_NEW_EDGE_TYPE = (
+    "; ids of stored edges stay: declare another edge type, load the exported edges into it "
+    "without their ids, and drop this one"
+)
 REFUSED = "is not supported in schema migration v1"
 """How every reason ends, except for advice."""
 
@@ -176,8 +180,8 @@ class _Comparison:
 
     # --- the type itself -----------------------------------------------------------------------
 
-    def refuse(self, change: str) -> None:
-        self.planner.refuse(f"{self.kind}:{self.name}", f"{change} {REFUSED}")
+    def refuse(self, change: str, advice: str = "") -> None:
+        self.planner.refuse(f"{self.kind}:{self.name}", f"{change} {REFUSED}{advice}")
 
     def plan_rename(self) -> None:
         if self.old.name == self.name:
@@ -262,7 +266,7 @@ class _Comparison:
     def find_widening(self, old: Property, new: Property) -> ExtendEnum | WidenProperty | None:
         if added := added_values(old.type, new.type):
             return ExtendEnum(self.kind, self.name, new.name, added)
-        in_key = isinstance(self.new, NodeType) and new.name in self.new.key
+        in_key = not isinstance(self.new, Interface) and new.name in self.new.key
         if not is_wider_number(old.type, new.type) or (in_key and not keeps_ids(old.type)):
             return None
         types = (each.type.with_nullable(new.type.nullable) for each in (old, new))
@@ -298,12 +302,14 @@ class _Comparison:
     # --- its constraints -----------------------------------------------------------------------
 
     def compare_constraints(self) -> None:
+        advice = _NEW_EDGE_TYPE if self.kind == "edge" else ""
         if self.removed:
-            self.refuse(f"removing constraints from '{self.name}'")
+            is_key = any(rule.name == "key" for rule in self.removed)
+            self.refuse(f"removing constraints from '{self.name}'", advice if is_key else "")
         for rule in sorted(self.added):
             value = self.rules[rule]
             if rule.name == "key":
-                self.refuse(f"adding constraint '{constraint_text(value)}' to '{self.name}'")
+                self.refuse(f"adding constraint '{constraint_text(value)}' to '{self.name}'", advice)
             else:
                 self.steps.append(AddConstraint(self.kind, self.name, value))
 

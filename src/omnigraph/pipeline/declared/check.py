@@ -187,7 +187,7 @@ class _EntryCheck:
 
     def _find_unmapped(self, owner: NodeType | EdgeType) -> list[PipelineInvalid]:
         mapped = dict(self.entry.properties)
-        keys = owner.key if isinstance(owner, NodeType) else ()
+        keys = owner.key
         found = []
         for name, declared in owner.properties.items():
             if name in mapped:

@@ -224,8 +224,9 @@ def _own_session(spark: SparkSession, pipeline: Pipeline) -> SparkSession:
 
 def _list_identity_columns(entry: EntityMap, catalog: Catalog) -> list[str]:
     """The columns by which rows are the same entity."""
-    if entry.kind == "node" and (key := catalog.nodes[entry.type].key):
-        return list(key)
+    owner = catalog.nodes[entry.type] if entry.kind == "node" else catalog.edges[entry.type]
+    if owner.key:
+        return list(owner.key)
     return ["id"] if entry.id is not None else []
 
 

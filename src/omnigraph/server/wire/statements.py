@@ -26,7 +26,8 @@ class WriteSchemaOutput(Wire, frozen=True, kw_only=True):
     @classmethod
     def of(cls, schema: LiveSchema) -> WriteSchemaOutput:
         """Return the body for a schema."""
-        keys = {one.name: list(one.identity) for one in schema.targets.values() if len(one.identity) > 1}
+        nodes = (one for one in schema.targets.values() if one.kind == "node")
+        keys = {one.name: list(one.identity) for one in nodes if len(one.identity) > 1}
         return cls(
             schema_source=schema.source,
             schema_fingerprint=schema.catalog.fingerprint,

@@ -187,9 +187,10 @@ class _Binding:
     def require_identity(self) -> None:
         """A patch is about the row with its key, or with its id where the type has no key."""
         known = {*self.taken, *self._other_sources()}
-        for name in self.owner.key if isinstance(self.owner, NodeType) and self.owner.key else (ID,):
+        for name in self.owner.key or (ID,):
             if name not in known:
-                self.wrong(f"a patch of '{self.owner.name}' requires a column '{name}'")
+                shown = END_NAMES.get(name, name) if self.is_edge else name
+                self.wrong(f"a patch of '{self.owner.name}' requires a column '{shown}'")
 
     def check_types(self, types: Mapping[str, pa.DataType]) -> None:
         """Refuse columns of which no value fits."""
