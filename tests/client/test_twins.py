@@ -388,6 +388,42 @@ def test_wrong_records_are_left_out_and_written_to_a_file(graph: AnyGraph, tmp_p
         graph.load(bad, rejects=bad, **at)
 
 
+def test_a_dry_run_checks_everything_and_commits_nothing(graph: AnyGraph, tmp_path: Path) -> None:
+    lines, columns = tmp_path / "lines.ndjson", tmp_path / "Person.csv"
+    lines.write_text('{"type": "Person", "data": {"name": "Zoe"}}\n')
+    columns.write_text("name,age\nZed,1\n")
+    before = graph.snapshot().id
+    at: dict[str, Any] = {"mode": "append", "dry_run": True}
+    for data in (lines, columns, [lines, columns]):
+        done = graph.load(data, **at)
+        assert (done.commit, done.total) == (None, 2 if isinstance(data, list) else 1)
+    done = graph.load([{"name": "Zara"}], type="Person", branch="tried", from_="main", **at)
+    assert (done.nodes, done.branch_created) == ({"Person": 1}, False)
+    with pytest.raises(errors.KeyConflict):
+        graph.load([{"name": "Ada"}], type="Person", **at)
+    assert (graph.snapshot().id, "tried" in graph.branches) == (before, False)
+
+
+def test_files_are_loaded_as_the_types_that_the_caller_names(graph: AnyGraph, tmp_path: Path) -> None:
+    lines, columns = tmp_path / "a[1].ndjson", tmp_path / "some people.csv"
+    lines.write_text('{"name": "Abe", "age": 1}\n{"name": "Bea"}\n')
+    columns.write_text("name,age\nCid,3\n")
+    at: dict[str, Any] = {"mode": "append", "branch": "typed", "from_": "main"}
+    assert graph.load(lines, type="Person", **at).nodes == {"Person": 2}
+    assert graph.load(columns, type="node:Person", **at).nodes == {"Person": 1}
+    ends = tmp_path / "ends.csv"
+    ends.write_text("from,to,since\nAbe,Dot,1\n")
+    done = graph.load({"Person": [{"name": "Dot"}], "Knows": ends}, **at)
+    assert (done.nodes, done.edges) == ({"Person": 1}, {"Knows": 1})
+    assert {"Abe", "Bea", "Cid", "Dot"} <= set(names(graph, "typed"))
+    columns.write_text("name,age\nEva,1\nFay,x\n")
+    with pytest.raises(errors.LoadRejected) as refused:
+        graph.load({"Person": [str(columns)]}, **at)
+    assert [(one.file, one.line) for one in refused.value.violations] == [(str(columns), 3)]
+    with pytest.raises(errors.BadRequest, match="unknown type 'Missing'"):
+        graph.load(columns, type="Missing", **at)
+
+
 def test_rows_of_several_types_are_one_commit(graph: AnyGraph) -> None:
     people, knows = pandas.DataFrame({"name": ["Wil", "Xia"]}), [{"from": "Wil", "to": "Xia", "since": 2}]
     data = {"Person": people, "edge:Knows": knows}

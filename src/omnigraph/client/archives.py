@@ -17,6 +17,8 @@ FOLDER = "omnigraph.folder"
 """The header of a member for the folder that its name is below."""
 FORMAT = "omnigraph.format"
 """The header of a member whose name does not tell its format."""
+TYPE = "omnigraph.type"
+"""The header of a member for the type of its rows, where its name does not tell it."""
 ROWS = "omnigraph.rows"
 """The header of a member that is rows in memory: their type."""
 CHUNK = 1 << 20
@@ -33,9 +35,11 @@ class Member:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_file(cls, file: InputFile, *, is_pipe: bool) -> Member:
+    def of_file(cls, file: InputFile, *, is_pipe: bool, type_name: str | None = None) -> Member:
         """Return a file under the name that the user gave it."""
         headers = {FOLDER: file.folder, **({FORMAT: file.format.value} if is_pipe else {})}
+        if type_name is not None:
+            headers[TYPE] = type_name
         return cls(file.file, file.at, file.size, headers)
 
 

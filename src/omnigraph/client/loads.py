@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from omnigraph.client import decode
 from omnigraph.client.archives import CHUNK, ROWS, TAR, Member, pack_members
 from omnigraph.client.calls import ARROW, NDJSON, Call, decode_json, query_of
 from omnigraph.client.failures import rebuild_error
-from omnigraph.client.served_options import refuse_actor, refuse_engine, refuse_given, require_known
+from omnigraph.client.served_options import refuse_actor, refuse_engine, require_known
 from omnigraph.client.transport import Transport
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.constraints.duplicates import Mode, parse_mode
@@ -84,6 +85,7 @@ class LoadTarget:
     skip_bad: bool = False
     has_rejects: bool = False
     retry: int = 0
+    dry_run: bool = False
 
     @property
     def query(self) -> list[tuple[str, str]]:
@@ -95,6 +97,7 @@ class LoadTarget:
             message=self.message,
             skip_bad="true" if self.skip_bad else None,
             retry=str(self.retry) if self.retry else None,
+            dry_run="true" if self.dry_run else None,
         )
 
     def call(
@@ -147,7 +150,6 @@ def prepare_load(data: Any, mode: str, options: RemoteLoadOptions, kept: ExitSta
     require_known(RemoteLoadOptions, options)
     refuse_actor(options.get("actor"))
     refuse_engine(options.get("engine", "auto"))
-    refuse_given(dry_run=options.get("dry_run"))
     type_name, mapping = options.get("type"), _read_mapping(options.get("mapping"))
     target = LoadTarget(
         mode,
@@ -157,34 +159,34 @@ def prepare_load(data: Any, mode: str, options: RemoteLoadOptions, kept: ExitSta
         options.get("skip_bad", False),
         options.get("rejects") is not None,
         options.get("retry", 0),
+        options.get("dry_run", False),
     )
     require_retry(parse_mode(mode), target.retry)
-    rows = _rows_by_type(data, type_name)
-    if rows is not None and mode == Mode.PATCH:
+    by_type = _inputs_by_type(data, type_name)
+    rows = {name: given for name, given in by_type.items() if _has_rows(given)}
+    if mode == Mode.PATCH:
         _require_same_members(rows)
-    if rows is None:
-        prepared = _prepare_files(data, type_name, target, mapping, kept)
-    elif mapping is None and len(rows) == 1:
+    if not by_type:
+        prepared = _prepare_files(data, target, mapping, kept)
+    elif mapping is None and len(rows) == len(by_type) == 1:
         prepared = PreparedLoad(_arrow_call(*rows.popitem(), target))
     else:
-        folder = kept.enter_context(TemporaryFolder("rows"))
-        members = [_spool(kind, given, folder) for kind, given in rows.items()]
-        prepared = PreparedLoad(_archive_call(members, target, mapping))
+        prepared = PreparedLoad(_archive_call(_typed_members(by_type, mapping, kept), target, mapping))
     return replace(prepared, rejects=_open_rejects(data, options.get("rejects"), kept))
 
 
-def _rows_by_type(data: Any, type_name: str | None) -> dict[str, Any] | None:
-    """Return rows in memory by their types; None when the input is names of files."""
-    if type_name is None and _is_by_type(data):
-        found = dict(data)
-    elif is_table(data) or is_frame(data) or (type_name is not None and is_nothing(data)):
-        if type_name is None:
-            raise BadRequest(
-                "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
-            )
+def _inputs_by_type(data: Any, type_name: str | None) -> dict[str, Any]:
+    """Return rows or paths by the types that the caller named; nothing where files tell theirs."""
+    if type_name is not None:
         found = {type_name: data}
+    elif _is_by_type(data):
+        found = dict(data)
+    elif is_table(data) or is_frame(data):
+        raise BadRequest(
+            "rows in memory do not tell which type they have", remedy='name it, as in `type="Person"`'
+        )
     else:
-        return None
+        return {}
     if any(map(is_frame, found.values())):
         raise BadRequest(
             "a DataFrame of Spark cannot be sent to a server",
@@ -204,10 +206,38 @@ def _require_same_members(rows: Mapping[str, Any]) -> None:
 
 
 def _is_by_type(data: object) -> bool:
-    """Whether an input is rows of several types, by their names."""
+    """Whether an input is rows or files of several types, by their names; a single row is none."""
     if not isinstance(data, Mapping) or not data:
         return False
-    return all(isinstance(name, str) and (is_table(rows) or is_nothing(rows)) for name, rows in data.items())
+    return all(
+        isinstance(name, str) and (_has_rows(given) or _may_be_paths(given)) for name, given in data.items()
+    )
+
+
+def _has_rows(given: object) -> bool:
+    return is_table(given) or is_frame(given) or is_nothing(given)
+
+
+def _may_be_paths(given: object) -> bool:
+    """Whether a value names files; a text is a value of a row, unless there is something to read."""
+    if isinstance(given, list | tuple):
+        return all(map(_may_be_paths, given))
+    if not isinstance(given, str):
+        return isinstance(given, os.PathLike)
+    return given.startswith("s3://") or glob.has_magic(given) or os.path.lexists(given)
+
+
+def _typed_members(by_type: Mapping[str, Any], mapping: MappingText | None, kept: ExitStack) -> list[Member]:
+    """Return rows and files of types that the caller named as files of an archive."""
+    folder = kept.enter_context(TemporaryFolder("rows"))
+    members: list[Member] = []
+    for name, given in by_type.items():
+        if _has_rows(given):
+            members.append(_spool(name, given, folder))
+            continue
+        files, pipes = _find_files(require_paths(given, name), mapping, kept)
+        members += _file_members(files, pipes, name)
+    return members
 
 
 def _as_arrow(rows: Any) -> pa.Table | pa.RecordBatchReader:
@@ -264,23 +294,27 @@ def _drain(sink: io.BytesIO) -> bytes:
     return written
 
 
-def _prepare_files(
-    data: Any, type_name: str | None, target: LoadTarget, mapping: MappingText | None, kept: ExitStack
-) -> PreparedLoad:
-    paths = require_paths(data, type_name)
-    if type_name is not None:
-        raise BadRequest(
-            "a server takes rows of a type, and files that tell their types themselves",
-            remedy="read the file as a frame and load that, or leave `type` out",
-        )
+def _find_files(
+    paths: Sequence[str | os.PathLike[str]], mapping: MappingText | None, kept: ExitStack
+) -> tuple[list[InputFile], set[str]]:
+    """Return the files behind paths, and where those are that came out of pipes."""
     inputs = kept.enter_context(receive_pipes(paths))
     formats = format_of if mapping is None else parse_mapping(mapping.text, mapping.name).format_of
-    files = find_inputs(inputs, formats)
+    return find_inputs(inputs, formats), {one.at for one in inputs if isinstance(one, ReceivedPipe)}
+
+
+def _file_members(files: Sequence[InputFile], pipes: set[str], type_name: str | None = None) -> list[Member]:
+    _refuse_lance(files)
+    return [Member.of_file(file, is_pipe=file.at in pipes, type_name=type_name) for file in files]
+
+
+def _prepare_files(
+    data: Any, target: LoadTarget, mapping: MappingText | None, kept: ExitStack
+) -> PreparedLoad:
+    """Return the load of files that tell their types."""
+    files, pipes = _find_files(require_paths(data, None), mapping, kept)
     if mapping is not None or target.skip_bad or target.has_rejects or not _are_few_lines(files):
-        pipes = {one.at for one in inputs if isinstance(one, ReceivedPipe)}
-        _refuse_lance(files)
-        members = [Member.of_file(file, is_pipe=file.at in pipes) for file in files]
-        return PreparedLoad(_archive_call(members, target, mapping))
+        return PreparedLoad(_archive_call(_file_members(files, pipes), target, mapping))
     texts = _read_all(files)
     ranges, first = [], 1
     for file, text in zip(files, texts, strict=True):

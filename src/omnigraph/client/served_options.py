@@ -29,13 +29,3 @@ def refuse_engine(engine: str) -> None:
         raise BadRequest(
             f"a server does not take the engine '{engine}'", remedy="open the storage of the graph to use it"
         )
-
-
-def refuse_given(**given: object) -> None:
-    """Refuse options that work on files of this machine or on the storage."""
-    for name, value in given.items():
-        if value:
-            raise BadRequest(
-                f"`{name}` does not apply to a graph behind a server",
-                remedy="open the storage of the graph to use it",
-            )

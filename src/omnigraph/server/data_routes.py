@@ -29,6 +29,7 @@ _LOAD_PARAMS = (
     ),
     Param("message", "What the commit says about itself."),
     Param("skip_bad", "Leave wrong records out instead of refusing the load.", "boolean"),
+    Param("dry_run", "Check everything, and commit nothing.", "boolean"),
     Param("retry", "How often a patch is prepared again when a table it changes moved.", "integer"),
 )
 _FILTERS = (
@@ -162,6 +163,7 @@ DATA_ROUTES: tuple[Route, ...] = (
         request_media=TAR,
         params=(
             *_LOAD_PARAMS,
+            Param("type", "The type of all rows; lines of JSON then hold the properties alone."),
             Param("mapping", "The file of the archive that says how columns become properties."),
         ),
         response=loads.GraphBatchLoadOutput,

@@ -28,6 +28,8 @@ FOLDER = "omnigraph.folder"
 """The header of a member for the folder that its name is below; without it, the root of the archive."""
 FORMAT = "omnigraph.format"
 """The header of a member whose name does not tell its format."""
+TYPE = "omnigraph.type"
+"""The header of a member for the type of its rows, where its name does not tell it."""
 ROWS = "omnigraph.rows"
 """The header of a member that is rows in memory, as a stream of Arrow batches: their type."""
 
@@ -50,6 +52,7 @@ class _Archive:
         self._call = call
         self._folder = folder
         self._mapping_name = call.query("mapping")
+        self._type = call.query("type")
         self._mapping: MappingText | None = None
         self._files: list[os.PathLike[str]] = []
 
@@ -84,7 +87,8 @@ class _Archive:
             self._files.append(name_rows(self._call, at, headers[ROWS]))
             return
         form = _parse_format(headers.get(FORMAT))
-        self._files.append(ReceivedPipe(member.name, str(at), form, headers.get(FOLDER, "")))
+        type_name = headers.get(TYPE, self._type)
+        self._files.append(ReceivedPipe(member.name, str(at), form, headers.get(FOLDER, ""), type_name))
 
 
 def _copy(members: tarfile.TarFile, member: tarfile.TarInfo, to: Path) -> None:

@@ -59,7 +59,9 @@ class LoadInputs:
 async def load(call: Call) -> Response:
     """Load the lines in a JSON body; members that the schema does not have are ignored."""
     asked = call.body(IngestRequest)
-    target = await _authorize(call, asked.branch, asked.from_, asked.mode, asked.message)
+    target = await _authorize(
+        call, asked.branch, asked.from_, asked.mode, asked.message, dry_run=asked.dry_run
+    )
     data = asked.data.encode()
 
     def work() -> bytes:
@@ -151,6 +153,7 @@ async def authorize_parameters(call: Call) -> LoadTarget:
         mode,
         call.query("message"),
         skip_bad=_parse_flag(call, "skip_bad"),
+        dry_run=_parse_flag(call, "dry_run"),
         retry=_parse_number(call, "retry"),
     )
 
@@ -178,6 +181,7 @@ async def _authorize(
     *,
     skip_bad: bool = False,
     retry: int = 0,
+    dry_run: bool = False,
 ) -> LoadTarget:
     """Return where a load goes, if the actor may: a load that creates its branch needs both rights."""
     target = LoadTarget(
@@ -186,6 +190,7 @@ async def _authorize(
         mode=mode,
         message=message,
         skip_bad=skip_bad,
+        dry_run=dry_run,
         retry=retry,
     )
     branches = call.graph.branches
@@ -252,6 +257,7 @@ def _run_load(call: Call, target: LoadTarget, inputs: LoadInputs, rejects: Path 
         skip_bad=target.skip_bad,
         retry=target.retry,
         rejects=rejects,
+        dry_run=target.dry_run,
         engine="local",
     )
     call.facts.update(commit=done.commit.id if done.commit else None, rows=done.total)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
@@ -51,9 +52,11 @@ class Delta:
         new = diff_fragments(self.begin, self.end).right
         if sum(one.rows for one in new) > most:
             return None
-        wanted = dict.fromkeys([*columns, "_rowid", CREATED_AT])
-        where = f"{UPDATED_AT} > {self.begin.version}"
-        return self.end.scan(list(wanted), where=where, fragments=[one.id for one in new], ordered=False)
+        wanted = dict.fromkeys([*columns, "_rowid", CREATED_AT, UPDATED_AT])
+        read = self.end.scan(list(wanted), fragments=[one.id for one in new], ordered=False)
+        # Not as a filter of the scan: to plan one takes longer than to read a few rows.
+        is_new = pc.greater(read.column(UPDATED_AT), self.begin.version)
+        return read if pc.all(is_new).as_py() else read.filter(is_new)
 
     def deleted_row_ids(self, inserted: int | None = None) -> pa.Array:
         """Return the row ids that `begin` has and `end` does not.

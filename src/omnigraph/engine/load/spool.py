@@ -20,9 +20,9 @@ from omnigraph.arguments import require_path
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_types import END_NAMES
-from omnigraph.engine.load.sources.input_files import cover_path
+from omnigraph.engine.load.sources.input_files import cover_file, cover_path
 from omnigraph.engine.load.sources.mapping import InputMapping, MappingEntry, name_types
-from omnigraph.engine.load.sources.pipes import receive_pipes
+from omnigraph.engine.load.sources.pipes import ReceivedPipe, receive_pipes
 from omnigraph.engine.load.sources.plan import file_of
 from omnigraph.engine.load.sources.spark_source import SparkSource
 from omnigraph.engine.rows.violations import Violation, passed_rows_name
@@ -186,15 +186,20 @@ def _open_input(
             yield spool
         return
     paths = require_paths(data, type_name)
-    entry = None if type_name is None else _entry(find_type(catalog, type_name), paths)
+    if type_name is not None:
+        covered = [pattern for path in paths for pattern in cover_path(os.fspath(path))]
+        entries = [_entry(find_type(catalog, type_name), covered)]
+    else:
+        typed = [one for one in paths if isinstance(one, ReceivedPipe) and one.type is not None]
+        entries = [_entry(find_type(catalog, one.type or ""), [cover_file(one.name)]) for one in typed]
     with receive_pipes(paths) as files:
-        yield Spool(files, mapping=None if entry is None else InputMapping("<types>", (entry,)))
+        yield Spool(files, mapping=InputMapping("<types>", tuple(entries)) if entries else None)
 
 
-def _entry(key: str, paths: Sequence[str | os.PathLike[str]]) -> MappingEntry:
-    """What says that all files behind paths have rows of one type."""
+def _entry(key: str, patterns: Sequence[str]) -> MappingEntry:
+    """What says that all files that patterns mean have rows of one type."""
     kind, _, name = key.partition(":")
-    files = tuple(pattern for path in paths for pattern in cover_path(os.fspath(path)))
+    files = tuple(patterns)
     return MappingEntry(files, type=name) if kind == "node" else MappingEntry(files, edge=name)
 
 

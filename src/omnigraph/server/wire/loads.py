@@ -22,6 +22,7 @@ class IngestRequest(Wire, frozen=True, kw_only=True):
     from_: str | None = msgspec.field(default=None, name="from")
     mode: LoadModeName = DEFAULT_MODE
     message: str | None = None
+    dry_run: bool = False
 
 
 class LoadedType(Wire, frozen=True, kw_only=True):
@@ -42,7 +43,8 @@ class GraphBatchLoadOutput(Sparse, frozen=True, kw_only=True):
     """What a load did; `ignored_members` are names that the schema does not have.
 
     `skipped` has the first of the violations of records that were left out, `skipped_counts` how many there
-    are, by kind; both only with `skip_bad`, and where something is wrong.
+    are, by kind; both only with `skip_bad`, and where something is wrong. With `dry_run` the counts are those
+    that the load would have.
     """
 
     branch: str
@@ -58,6 +60,7 @@ class GraphBatchLoadOutput(Sparse, frozen=True, kw_only=True):
     ignored_members: list[str] = msgspec.field(default_factory=list)
     skipped: list[dict[str, Any]] = msgspec.field(default_factory=list)
     skipped_counts: dict[str, int] = msgspec.field(default_factory=dict)
+    dry_run: bool = False
 
 
 class IngestOutput(GraphBatchLoadOutput, frozen=True, kw_only=True):
@@ -75,6 +78,7 @@ class LoadTarget(msgspec.Struct, frozen=True, kw_only=True):
     message: str | None = None
     skip_bad: bool = False
     retry: int = 0
+    dry_run: bool = False
 
 
 def load_output(
@@ -97,6 +101,7 @@ def load_output(
         ignored_members=ignored,
         skipped=[one.to_json() for one in done.skipped],
         skipped_counts=dict(sorted(done.skipped_counts.items())),
+        dry_run=target.dry_run,
     )
 
 

@@ -109,8 +109,13 @@ def cover_path(path: str) -> tuple[str, ...]:
     name = path.rstrip("/") or path
     if _MAGIC.search(name) and not os.path.lexists(name):
         return (name, f"{name}/**/*")
-    plain = re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", name)
+    plain = cover_file(name)
     return (plain, f"{plain}/**/*")
+
+
+def cover_file(name: str) -> str:
+    """The pattern for one file, whatever signs its name has."""
+    return re.sub(r"[*?\[]", lambda found: f"[{found[0]}]", name)
 
 
 # --- this machine --------------------------------------------------------------------------------

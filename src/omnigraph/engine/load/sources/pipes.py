@@ -48,6 +48,8 @@ class ReceivedPipe(os.PathLike[str]):
     format: Format | None = None
     folder: str | None = None
     """The folder that its name is below, where folders tell its type."""
+    type: str | None = None
+    """The type of its rows, where the caller named it."""
 
     def __fspath__(self) -> str:
         return self.name
