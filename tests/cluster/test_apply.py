@@ -14,6 +14,7 @@ from omnigraph.cluster.apply import require_approvals
 from omnigraph.cluster.diagnostics import Stopped
 from omnigraph.cluster.plan import DELETE_REASON, Action, Change, Disposition, Gate, Plan
 from omnigraph.cluster.root import ClusterRoot
+from omnigraph.cluster.serving import read_serving
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import HistoricalVersionReclaimed, StorageFailure
 from omnigraph.storage.failures import FailureKind
@@ -240,6 +241,39 @@ def test_a_delete_needs_its_approval_and_leaves_a_tombstone(applied: Deployment)
     record = state["approval_records"][approved["approval_id"]]
     (file,) = applied.approvals()
     assert (file["consumed_at"], file["consumed_by_operation"]) == (record["consumed_at"], "apply")
+
+
+def test_what_a_graph_needs_stays_until_it_is_deleted(applied: Deployment) -> None:
+    """Without its provider no server would start, and without its policy everybody could read it."""
+    applied.write("own.yaml", GRAPH_POLICY)
+    applied.configure(BOUND)
+    assert applied.apply("ann")["converged"]
+    applied.configure(GONE)
+    result = applied.apply("ann")
+    found = outcomes(result)
+    assert found["policy.own"] == "delete blocked dependency_not_applied"
+    assert found["provider.embedding.local"] == "delete blocked dependency_not_applied"
+    assert found["policy.server"] == "delete applied"
+    [served] = read_serving(str(applied.folder)).graphs
+    assert served.policy is not None
+    assert served.embedding == {"kind": "mock"}
+    assert applied.approve("graph.knowledge")["ok"]
+    assert applied.apply("ann")["converged"]
+
+
+def test_an_approval_outlives_a_delete_that_failed(applied: Deployment) -> None:
+    applied.configure(GONE)
+    assert applied.approve("graph.knowledge")["ok"]
+
+    def refuse(op: str, uri: str, /) -> None:
+        if op == "delete_prefix":
+            raise StorageFailure("busy", kind=FailureKind.TRANSIENT, uri=uri)
+
+    failing = Deployment(applied.folder, lambda at: ClusterRoot.at(at, refuse))
+    result = failing.apply("ann")
+    assert codes(result, "error") == ["graph_delete_failed"]
+    assert outcomes(result)["provider.embedding.local"] == "delete blocked dependency_not_applied"
+    assert applied.apply("ann")["converged"], "nothing has to be approved again"
 
 
 def test_a_graph_behind_a_link_is_deleted_with_the_link(applied: Deployment, tmp_path: Path) -> None:

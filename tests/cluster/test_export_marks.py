@@ -37,7 +37,6 @@ with mark_export(open_graph(Root.at(Location.parse(sys.argv[1])))):
     print("exporting", flush=True)
     sys.stdin.read()
 """
-PROVIDERS = "providers: {embedding: {local: {kind: mock}}}\n"
 IN_PROGRESS = ["graph_delete_export_in_progress"]
 
 
@@ -46,7 +45,7 @@ def doomed(applied: Deployment) -> Deployment:
     """A deployment whose graph is about to be deleted, with approval."""
     with og.open(applied.graph()) as graph:
         graph.mutate('query q() { insert Person { name: "Ada" } }')
-    applied.configure(GONE + PROVIDERS)
+    applied.configure(GONE)
     assert applied.approve("graph.knowledge")["ok"]
     return applied
 

@@ -25,6 +25,7 @@ from omnigraph.cluster.catalog import payload_place, store_payload
 from omnigraph.cluster.demotion import demote
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import Findings, stopped, words
+from omnigraph.cluster.entries import Entries
 from omnigraph.cluster.graph_work import GraphWork, Refused, reach
 from omnigraph.cluster.ledger import LedgerVersion, require_integrity, write_ledger
 from omnigraph.cluster.next_state import Done, advance
@@ -151,11 +152,11 @@ class _Apply:
             done = partial(progress.advance, tasks=1)
             self._create_graphs(work, swept, done)
             self._apply_schemas(work, plan, approvals, done)
-            self._demote(desired)
+            self._demote(desired, swept.state.resources)
             self._store_payloads(root, desired, done)
             reach(failpoints.CLUSTER_APPLY_AFTER_PAYLOAD_PHASE)
             self._delete_graphs(work, plan, approvals, done)
-            self._demote(desired)
+            self._demote(desired, swept.state.resources)
         self._record(root, ledger, desired, swept, work, approvals)
 
     def _plan(
@@ -220,8 +221,8 @@ class _Apply:
         self.findings.add(code, change.resource, message)
         self.failed[change.resource] = reason
 
-    def _demote(self, desired: Desired) -> None:
-        self.changes = demote(self.changes, self.failed, desired)
+    def _demote(self, desired: Desired, recorded: Entries) -> None:
+        self.changes = demote(self.changes, self.failed, desired, recorded)
 
     # --- catalog ---------------------------------------------------------------------------------
 

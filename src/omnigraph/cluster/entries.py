@@ -63,6 +63,17 @@ def find_mismatched_graphs(entries: Entries) -> list[str]:
     return [address for address, entry in graphs.items() if composed[address].digest != entry.digest]
 
 
+def find_users(address: str, entries: Entries) -> set[str]:
+    """Return the graphs that have a provider or a policy, by what a ledger records."""
+    bound = entries[address].applies_to if address in entries else None
+    found = {name_of(scope) for scope in bound or () if kind_of(scope) is Kind.GRAPH}
+    return found | {
+        name_of(other)
+        for other, entry in entries.items()
+        if kind_of(other) is Kind.GRAPH and entry.embedding_provider == address
+    }
+
+
 def subtree(graph_id: str, addresses: Iterable[str]) -> list[str]:
     """Return those addresses that are a graph, its schema or its queries."""
     return [address for address in sorted(addresses) if graph_of(address) == graph_id]

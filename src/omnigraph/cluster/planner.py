@@ -9,7 +9,7 @@ from omnigraph.cluster.addresses import Kind, graph_address, graph_of, kind_of, 
 from omnigraph.cluster.approvals import Approvals
 from omnigraph.cluster.desired import Desired
 from omnigraph.cluster.diagnostics import Findings
-from omnigraph.cluster.entries import Entry
+from omnigraph.cluster.entries import Entries, Entry, find_users
 from omnigraph.cluster.plan import (
     DELETE_REASON,
     OVERWRITE_REASON,
@@ -60,7 +60,7 @@ def diff(desired: Desired, state: State) -> list[Change]:
 def build_plan(desired: Desired, state: State, circumstances: Circumstances, findings: Findings) -> Plan:
     """Return the plan; deferred and blocked changes and stale approvals are findings."""
     changes = diff(desired, state)
-    verdicts = _Classifier(desired, changes, circumstances)
+    verdicts = _Classifier(desired, changes, circumstances, state.resources)
     decided = tuple(_decide(one, verdicts) for one in changes)
     gates = tuple(
         Gate(one.resource, reason, verdicts.is_approved(one)) for one, reason in find_gated(changes, desired)
@@ -143,8 +143,11 @@ def _decide(change: Change, verdicts: _Classifier) -> Change:
 class _Classifier:
     """Decides what apply does with each change of one plan."""
 
-    def __init__(self, desired: Desired, changes: list[Change], circumstances: Circumstances) -> None:
+    def __init__(
+        self, desired: Desired, changes: list[Change], circumstances: Circumstances, recorded: Entries
+    ) -> None:
         self._desired = desired
+        self._recorded = recorded
         self._by_address = {one.resource: one for one in changes}
         self._pending = circumstances.pending
         self._approvals = circumstances.approvals
@@ -153,7 +156,7 @@ class _Classifier:
             Kind.SCHEMA: self._schema,
             Kind.QUERY: self._query,
             Kind.POLICY: self._policy,
-            Kind.PROVIDER: lambda _: _APPLIED,
+            Kind.PROVIDER: self._provider,
             Kind.SOURCE: lambda _: _APPLIED,
             Kind.PIPELINE: self._pipeline,
         }
@@ -201,9 +204,21 @@ class _Classifier:
     def _policy(self, change: Change) -> Verdict:
         wanted = self._desired.resources.get(change.resource)
         if wanted is None:
-            return _APPLIED
+            return self._leave(change)
         bound = {graph_of(binding) for binding in wanted.entry.applies_to or ()}
         return _blocked(RECOVERY_PENDING) if bound & self._pending else _APPLIED
+
+    def _provider(self, change: Change) -> Verdict:
+        return self._leave(change) if change.operation is Action.DELETE else _APPLIED
+
+    def _leave(self, change: Change) -> Verdict:
+        """Keep what a graph needs that stays although the files do not have it any more."""
+        users = find_users(change.resource, self._recorded)
+        if users & self._pending:
+            return _blocked(RECOVERY_PENDING)
+        changes = (self._by_address.get(graph_address(graph_id)) for graph_id in users)
+        stays = (one.operation is Action.DELETE and self._graph(one) != _APPLIED for one in changes if one)
+        return _blocked(NOT_APPLIED) if any(stays) else _APPLIED
 
     def _pipeline(self, change: Change) -> Verdict:
         if change.operation is Action.DELETE:
