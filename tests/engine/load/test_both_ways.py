@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import omnigraph
 from omnigraph import failpoints
 from omnigraph.engine.constraints.duplicates import Mode
-from omnigraph.engine.load import loader, replaced_rows, small_load, staging
-from omnigraph.engine.load.checks import quick_checks
+from omnigraph.engine.load import id_files, loader, replaced_rows, small_load, staging
+from omnigraph.engine.load.checks import id_checks, quick_checks
 from omnigraph.engine.load.large_load import LargeLoad
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest, LoadResult
@@ -46,14 +46,16 @@ edge Knows: Person -> Person @card(0..2) { since: I32? }
 edge Lives: Person -> City @card(0..1) { weight: F64? }
 edge Twin: City -> City { }
 """
+CITIES = ("0", "17", "c2", "c3", "04")
+"""Numbers have marks, other ids have none."""
 STORED = [
     *({"type": "Person", "data": {"slug": f"p{at}", "email": f"e{at}"}} for at in range(3)),
     {"type": "Person", "data": {"slug": "p3"}},
-    *({"type": "City", "data": {"id": f"c{at}", "name": f"n{at}"}} for at in range(3)),
+    *({"type": "City", "data": {"id": CITIES[at], "name": f"n{at}"}} for at in range(3)),
     {"edge": "Knows", "from": "p0", "to": "p1", "data": {"id": "k0"}},
     {"edge": "Knows", "from": "p1", "to": "p2", "data": {"id": "k1"}},
-    {"edge": "Lives", "from": "p1", "to": "c2", "data": {"id": "l1"}},
-    {"edge": "Twin", "from": "c0", "to": "c1", "data": {"id": "t0"}},
+    {"edge": "Lives", "from": "p1", "to": CITIES[2], "data": {"id": "l1"}},
+    {"edge": "Twin", "from": CITIES[0], "to": CITIES[1], "data": {"id": "t0"}},
 ]
 TYPES = ("Person", "City", "Knows", "Lives", "Twin")
 
@@ -61,7 +63,7 @@ NEW = [{"type": "Person", "data": {"slug": "p9"}}]
 _HERE = Engine(LocalRunner(), "asked for")
 
 people = st.integers(0, 5).map("p{}".format)
-cities = st.integers(0, 3).map("c{}".format)
+cities = st.sampled_from(CITIES[:4])
 
 
 def _id(letter: str) -> st.SearchStrategy[dict[str, str]]:
@@ -78,7 +80,8 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
             return {"type": "Person", "data": {"slug": draw(people), **email, **age}}
         case "city":
             name = st.sampled_from([{}, *({"name": f"n{at}"} for at in range(4))])
-            return {"type": "City", "data": {**draw(_id("c")), **draw(name)}}
+            ids: list[dict[str, str]] = [{}, *({"id": id_} for id_ in CITIES)]
+            return {"type": "City", "data": {**draw(st.sampled_from(ids)), **draw(name)}}
         case "knows":
             ends = {"from": draw(people), "to": draw(people)}
             # A patch may omit the ends of edges; in other modes that is a mistake of the record.
@@ -152,7 +155,8 @@ def _outcome(stored_path: Path, uri: Path, request: LoadRequest, engine: Engine 
     split=st.sampled_from([1, 100, 1 << 20]),
     buckets=st.sampled_from([1, 8]),
     worth=st.sampled_from([0, 1 << 20]),
-    doubtful=st.booleans(),
+    doubtful=st.sampled_from([0, 1, 2]),
+    texts=st.sampled_from([0, 1024]),
     limit=st.sampled_from([2, 100]),
     kept=st.booleans(),
     together=st.booleans(),
@@ -166,7 +170,8 @@ def test_a_load_through_files_is_a_load_in_memory(
     split: int,
     buckets: int,
     worth: int,
-    doubtful: bool,
+    doubtful: int,
+    texts: int,
     limit: int,
     kept: bool,
     together: bool,
@@ -185,9 +190,14 @@ def test_a_load_through_files_is_a_load_in_memory(
         patch.object(LocalRunner, "cores", buckets),
         # Stored rows are found by tasks, or at the door.
         patch.object(replaced_rows, "WORTH", worth),
-        # A first look shows nothing when ids share their hashes and nodes are too many.
+        # A first look shows little when ids share their hashes, and nothing when too many do.
         patch.object(staging, "hash_keys", _one_hash if doubtful else hash_keys),
         patch.object(quick_checks, "hash_keys", _one_hash if doubtful else hash_keys),
+        patch.object(id_checks, "hash_keys", _one_hash if doubtful else hash_keys),
+        patch.object(quick_checks, "_SHARED_HELD", 0 if doubtful > 1 else 1 << 20),
+        # Without marks, and with marks that are of no use when too many nodes are missing.
+        patch.object(id_files, "_FEW_TEXTS", texts),
+        patch.object(quick_checks, "_ABSENT_HELD", 0 if doubtful > 1 else 1 << 20),
         patch.object(quick_checks, "_NODES_HELD", 0 if doubtful else 1 << 20),
     ):
         # Files are read one by one, or several small ones as one text.

@@ -13,21 +13,21 @@ import pytest
 
 import omnigraph
 from omnigraph.engine.constraints.duplicates import Mode
+from omnigraph.engine.load import id_files
 from omnigraph.engine.load.id_files import (
     RANGES,
     BitmapBuilder,
-    Bits,
     IdHashes,
-    are_distinct,
-    count_bits,
-    is_marked_subset,
+    MarkedIds,
+    find_shared_hashes,
+    find_unmarked,
     read_union,
     write_id_hashes,
 )
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.loader import load
 from omnigraph.engine.load.request import LoadRequest
-from omnigraph.engine.tasks.buckets import hash_keys
+from omnigraph.engine.tasks.buckets import are_among, hash_keys
 from omnigraph.engine.tasks.runner import Engine, LocalRunner
 from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import KeyConflict, LoadRejected
@@ -50,6 +50,7 @@ class _Buckets(LocalRunner):
 
     def __init__(self) -> None:
         self.met = 0
+        self.rows = 0
         self.stages: list[str] = []
 
     def each(self, stage: str, items: Any, task: Any) -> Iterator[Any]:
@@ -57,9 +58,14 @@ class _Buckets(LocalRunner):
             self.stages.append(stage)
         return super().each(stage, items, task)
 
-    def grouped(self, *args: Any, **options: Any) -> Iterator[Any]:
+    def grouped(self, stage: str, items: Any, emit: Any, *args: Any, **options: Any) -> Iterator[Any]:
+        def counted(item: Any) -> Iterator[Any]:
+            for keyed in emit(item):
+                self.rows += keyed.rows.num_rows
+                yield keyed
+
         self.met += 1
-        return super().grouped(*args, **options)
+        return super().grouped(stage, items, counted, *args, **options)
 
 
 def _count_meetings(graph: omnigraph.Graph, folder: Path, records: list[dict[str, Any]], mode: Mode) -> int:
@@ -67,13 +73,20 @@ def _count_meetings(graph: omnigraph.Graph, folder: Path, records: list[dict[str
     return _run(graph, folder, records, mode).met
 
 
-def _run(graph: omnigraph.Graph, folder: Path, records: list[dict[str, Any]], mode: Mode) -> _Buckets:
+def _run(
+    graph: omnigraph.Graph,
+    folder: Path,
+    records: list[dict[str, Any]],
+    mode: Mode,
+    *,
+    skip_bad: bool = False,
+) -> _Buckets:
     file = folder / "records.jsonl"
     file.write_text("".join(json.dumps(one) + "\n" for one in records))
     runner = _Buckets()
     load(
         graph._writing(),
-        LoadRequest((file,), mode),
+        LoadRequest((file,), mode, skip_bad),
         Author("main"),
         engine=lambda _: Engine(runner, "asked for"),
     )
@@ -120,6 +133,24 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("omnigraph.engine.load.checks.check_scope.FEW", 0)
 
 
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("name", ["p{}", "{}"])
+@pytest.mark.parametrize("mode", [Mode.APPEND, Mode.MERGE, Mode.OVERWRITE])
+def test_few_bad_rows_do_not_make_the_others_meet(tmp_path: Path, mode: Mode, name: str) -> None:
+    people = [{"type": "Person", "data": {"slug": name.format(at)}} for at in range(50)]
+    edges = [_edge(name.format(at), name.format(at + 1), f"e{at}") for at in range(49)]
+    lost = [_edge(name.format(3), "nowhere", "lost-1"), _edge("70", name.format(99), "lost-2")]
+    with omnigraph.init(tmp_path / "graph", schema=SCHEMA) as graph:
+        done = _run(graph, tmp_path, [*people, *edges, *lost], mode, skip_bad=True)
+        assert (done.met, graph.snapshot().rows("Knows").num_rows) == (0, 49)
+    # Of ids that are there twice only those rows meet.
+    again = [*people, *edges, people[7], _edge(name.format(7), name.format(9), "e7")]
+    with omnigraph.init(tmp_path / "other", schema=SCHEMA) as graph:
+        done = _run(graph, tmp_path, again, mode, skip_bad=True)
+        assert (done.met, done.rows) == (1, 4)
+        assert [graph.snapshot().rows(name).num_rows for name in ("Person", "Knows")] == [50, 49]
+
+
 def _number_records(*numbers: int) -> list[dict[str, Any]]:
     return [{"type": "Person", "data": {"number": number}} for number in numbers]
 
@@ -154,9 +185,17 @@ def test_no_row_is_read_again_where_ids_are_numbers(tmp_path: Path, mode: Mode) 
         ([*_number_records(1, 2), _edge("1", "2", "e")], ["read", "check"]),
     ],
 )
+@pytest.mark.parametrize("texts", [0, 10])
 def test_what_has_no_mark_is_looked_at_otherwise(
-    tmp_path: Path, records: list[dict[str, Any]], stages: list[str]
+    tmp_path: Path,
+    records: list[dict[str, Any]],
+    stages: list[str],
+    texts: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(id_files, "_FEW_TEXTS", texts)
+    if texts:
+        stages = ["read"]  # few texts are kept beside the bits
     with omnigraph.init(tmp_path / "graph", schema=NUMBERED) as graph:
         done = _run(graph, tmp_path, records, Mode.APPEND)
         assert done.stages == stages
@@ -190,6 +229,8 @@ def test_numbers_that_are_not_there_are_found_where_rows_meet(
 @pytest.mark.parametrize(
     ("some", "others"),
     [
+        ([{"a", 1}], [{"a"}, {1}]),
+        ([{"a", "07", 2**24}, {"b", 9}], [{"a", 7}, {9, 2**24}]),
         ([], []),
         ([{1}], []),
         ([{1, 2}, {2}], [{2}, {1, 3}]),
@@ -200,23 +241,25 @@ def test_numbers_that_are_not_there_are_found_where_rows_meet(
         ([{5, 2**16 + 7}], [{5, 2**16 + 6}]),
     ],
 )
-def test_marks_are_sets_of_numbers(tmp_path: Path, some: list[set[int]], others: list[set[int]]) -> None:
+def test_marks_are_sets_of_ids(tmp_path: Path, some: list[set[Any]], others: list[set[Any]]) -> None:
     job = LoadJob(str(tmp_path), accept_schema(SCHEMA), IDS, "waiting", 100)
 
-    def bits(name: str, parts: list[set[int]]) -> Bits:
+    def marks(name: str, parts: list[set[Any]]) -> MarkedIds:
         files = []
         for at, part in enumerate(parts):
             marking = BitmapBuilder()
-            for texts in ([], sorted(part), sorted(part)[:1]):
-                marking.add(pa.array(map(str, texts), pa.string()))
+            names = sorted(map(str, part))
+            for texts in ([], names, names[:1], names[-1:]):
+                marking.add(pa.array(texts, pa.string()))
             files.append(marking.write(job, f"{name}-{at}"))
         known = [one for one in files if one is not None]
         assert [one.count for one in known] == [len(part) for part in parts]
         return read_union(job, known)
 
-    one, two = bits("some", some), bits("others", others)
-    assert count_bits(one) == len(set().union(*some))
-    assert is_marked_subset(one, two) == (set().union(*some) <= set().union(*others))
+    one, two = marks("some", some), marks("others", others)
+    assert one.count == len(set().union(*some))
+    lost = set().union(*some) - set().union(*others)
+    assert sorted(find_unmarked(one, two).to_pylist()) == sorted(map(str, lost))
 
 
 def test_equal_hashes_are_found_wherever_they_are(tmp_path: Path) -> None:
@@ -228,11 +271,28 @@ def test_equal_hashes_are_found_wherever_they_are(tmp_path: Path) -> None:
 
     files = [kept("a", hashes[:100], hashes[100:2000]), kept("b", hashes[2000:]), kept("none", hashes[:0])]
     assert [one.count for one in files] == [2000, 3000, 0]
-    assert are_distinct(job, files, 0, RANGES)
+    assert _shared(job, files, 0, RANGES) == []
     for again in (0, 1999, 2000, 4999):
         more = [*files, kept("again", hashes[again : again + 1])]
         at = int(hashes[again] >> np.uint64(56))
-        assert not are_distinct(job, more, 0, RANGES)
-        assert not are_distinct(job, more, at, at + 1)
-        assert are_distinct(job, more, 0, at)
-        assert are_distinct(job, more, at + 1, RANGES)
+        assert _shared(job, more, 0, RANGES) == [hashes[again]]
+        assert _shared(job, more, at, at + 1) == [hashes[again]]
+        assert _shared(job, more, 0, at) == []
+        assert _shared(job, more, at + 1, RANGES) == []
+    twice = [*files, kept("twice", hashes[:3])]
+    assert _shared(job, twice, 0, RANGES) == sorted(hashes[:3])
+    assert find_shared_hashes(job, twice, 0, RANGES, 3) is not None
+    assert find_shared_hashes(job, twice, 0, RANGES, 2) is None
+
+
+def _shared(job: LoadJob, files: list[IdHashes], first: int, last: int) -> list[Any]:
+    found = find_shared_hashes(job, files, first, last)
+    assert found is not None
+    return sorted(found)
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_rows_with_one_of_some_hashes_are_found(count: int) -> None:
+    hashes = hash_keys(pa.array([f"id-{at}" for at in range(5000)]))
+    chosen = np.sort(hashes[:: 5000 // count][:count]) if count else hashes[:0]
+    assert (are_among(hashes, chosen) == np.isin(hashes, chosen)).all()

@@ -24,19 +24,18 @@ from omnigraph.engine.commit.plan import AppendRows, Effect, ReplaceRows, Upsert
 from omnigraph.engine.constraints.duplicates import Mode
 from omnigraph.engine.constraints.faults import NO_ROW, choose_remedy, count_by_kind, rank_ids
 from omnigraph.engine.graph.layout import split_key
+from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS
+from omnigraph.engine.load.checks.check_rounds import CheckRounds
 from omnigraph.engine.load.checks.check_scope import (
     Breaches,
     CheckScope,
     CheckTask,
     Dropped,
-    merge_breaches,
+    mark_kept_rows,
+    merge_positions,
     split_positions,
 )
-from omnigraph.engine.load.checks.endpoint_checks import check_endpoints
-from omnigraph.engine.load.checks.id_checks import check_ids
 from omnigraph.engine.load.checks.patch_checks import match_stored_rows
-from omnigraph.engine.load.checks.quick_checks import ProvenTypes, run_quick_checks
-from omnigraph.engine.load.checks.unique_checks import check_uniques
 from omnigraph.engine.load.large_patch import complete_items
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.replaced_rows import match_pieces
@@ -138,16 +137,6 @@ class BreachLocator:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """What the checks of a load against one state of a branch show."""
-
-    breaches: tuple[Breaches, ...]
-    """All breaches of the first rule that is broken."""
-    losers: Dropped
-    """Rows that do not count, because a later one has their id."""
-
-
 class LargeLoad:
     """The rows of a load in files, read by one schema, to be checked against any state of the branch."""
 
@@ -166,7 +155,6 @@ class LargeLoad:
         self.skip_bad = skip_bad
         self.reports: list[StageReport] = []
         self._dropped: Dropped = {}
-        self._losers: Dropped = {}
         self._left_out: list[Breaches] = []
         self._refused: Sequence[Breaches] = ()
         try:
@@ -235,18 +223,19 @@ class LargeLoad:
         mode = Mode.MERGE if self.mode is Mode.PATCH else self.mode
         task = CheckTask(self.job, mode, transaction.targets)
         scope = CheckScope(self.runner, task, self._items, transaction.entry)
-        self._dropped, self._losers, self._left_out, self._refused = {}, {}, [], ()
+        self._dropped, self._left_out, self._refused = {}, [], ()
         if self.mode is Mode.PATCH:
             scope = self._complete_patch(scope)
+        rounds = CheckRounds(scope)
         while True:
             with self._time_stage("check", len(self._items)):
-                checked = self._run_checks(scope)
+                checked = rounds.run(self._dropped)
             if not checked.breaches:
                 break
             self._require_skippable(checked.breaches)
-            # Without these rows stored ones may count again that others relied on to go: start over.
+            # Without these rows stored ones may count again that others relied on to go: check again.
             self._drop_rows(checked.breaches)
-        gone = _merge_positions(self._dropped, checked.losers)
+        gone = merge_positions(self._dropped, checked.losers)
         with self._time_stage("arrange", len(gone)):
             effects = dict(self._build_effects(transaction, scope, gone))
         return PreparedWrite(
@@ -277,27 +266,10 @@ class LargeLoad:
         """Who builds the indexes over loaded rows: the tasks of the load, if they run elsewhere."""
         return None if isinstance(self.runner, LocalRunner) else partial(build_parts_with, self.runner)
 
-    def _run_checks(self, scope: CheckScope) -> CheckResult:
-        out = _merge_positions(self._dropped, self._losers)
-        clear = ProvenTypes() if out else run_quick_checks(scope)
-        shared = check_ids(scope, out, clear.ids)
-        found = merge_breaches(breaches for one in shared for breaches in one.breaches)
-        if found:
-            return CheckResult(tuple(found), self._losers)
-        # Out for good: a row does not come back when the later one with its id is left out.
-        self._losers = losers = _merge_positions(self._losers, *(one.losers for one in shared))
-        counted = _merge_positions(self._dropped, losers)
-        found = merge_breaches(check_uniques(scope, counted))
-        if found:
-            return CheckResult(tuple(found), losers)
-        released = [(key, name) for one in shared for key, name in sorted(one.released.items())]
-        ends = check_endpoints(scope, counted, released, clear.ends)
-        return CheckResult(tuple(merge_breaches(ends.missing) or merge_breaches(ends.counts)), losers)
-
     def _drop_rows(self, breaches: Iterable[Breaches]) -> None:
         for one in breaches:
             self._left_out.append(one)
-            self._dropped = _merge_positions(self._dropped, {one.key: one.rows})
+            self._dropped = merge_positions(self._dropped, {one.key: one.rows})
 
     # --- what is written -------------------------------------------------------------------------
 
@@ -326,7 +298,7 @@ class LargeLoad:
         staged = [(one.item.number, found) for one in items for found in one.types if found.key == key]
         if gone is None or not len(gone):
             return tuple(piece for _, found in staged for piece in found.pieces)
-        touched = [(number, found) for number, found in staged if _has_any(gone, number)]
+        touched = [(number, found) for number, found in staged if found.pieces and _has_any(gone, number)]
         task = partial(_rewrite_pieces, self.job, schema, gone)
         rewritten = dict(self.runner.each("leave out", touched, task))
         return tuple(piece for number, found in staged for piece in rewritten.get(number, found.pieces))
@@ -389,11 +361,6 @@ def _report_progress(answers: Iterable[StagedItem], reading: Stage) -> Iterator[
         yield one
 
 
-def _merge_positions(*parts: Mapping[str, NDArray[np.int64]]) -> Dropped:
-    keys = sorted({key for part in parts for key in part})
-    return {key: np.unique(np.concatenate([part[key] for part in parts if key in part])) for key in keys}
-
-
 def _has_any(gone: NDArray[np.int64], item: int) -> bool:
     first, last = np.searchsorted(gone, [item << 32, (item + 1) << 32])
     return bool(last > first)
@@ -405,12 +372,16 @@ def _rewrite_pieces(
     """The pieces of one item without some of its rows."""
     number, staged = one
     access, place = job.root.tables.access, job.pieces(staged.key)
+    kept = mark_kept_rows(number, staged.rows, gone)
+    if kept is None:
+        return number, staged.pieces
     written: list[Piece] = []
-    position = number << 32
+    ids = SYSTEM_COLUMNS[split_key(staged.key)[0]]
     for piece in staged.pieces:
-        rows = read_piece_rows(access, Pieces(place, schema, (piece,))).read_all()
-        kept = ~np.isin(position + np.arange(rows.num_rows), gone)
-        position += rows.num_rows
-        if kept.any():
-            written += write_pieces(access, place, rows.filter(pa.array(kept)))
+        own, kept = kept[: piece.rows], kept[piece.rows :]
+        if own.all():
+            written.append(piece)
+        elif own.any():
+            rows = read_piece_rows(access, Pieces(place, schema, (piece,))).read_all()
+            written += write_pieces(access, place, rows.filter(pa.array(own)), ids)
     return number, tuple(written)

@@ -6,11 +6,13 @@ that texts take. What is no number, or one far beyond the others, is looked up a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.errors import InternalError
@@ -42,10 +44,16 @@ _ZERO, _NINE, _MINUS = b"09-"
 
 def is_subset(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> bool:
     """Whether each text that is wanted is one of the known ones; none of them is null."""
+    return not len(find_absent(wanted, known))
+
+
+def find_absent(wanted: pa.ChunkedArray, known: pa.ChunkedArray) -> pa.Array:
+    """The texts that are wanted and none of the known ones, each once; none of them is null."""
     places = max(_FEW_PLACES, _PLACES_PER_TEXT * len(known))
     numbers, texts = _split_by_form(known, places)
     asked_numbers, asked_texts = _split_by_form(wanted, places)
-    return _numbers_are_known(asked_numbers, numbers) and _texts_are_known(asked_texts, texts)
+    absent = [*_absent_numbers(asked_numbers, numbers), *_absent_texts(asked_texts, texts)]
+    return pc.unique(pa.concat_arrays(absent)) if absent else pa.array([], pa.string())
 
 
 def parse_whole_numbers(texts: pa.Array) -> NDArray[np.int64] | None:
@@ -64,27 +72,33 @@ def parse_whole_numbers(texts: pa.Array) -> NDArray[np.int64] | None:
         return None
 
 
-def _numbers_are_known(wanted: list[NDArray[np.int64]], known: list[NDArray[np.int64]]) -> bool:
-    table = np.zeros(1 + max((int(part.max(initial=0)) for part in known), default=0), np.bool_)
+def _absent_numbers(wanted: list[NDArray[np.int64]], known: list[NDArray[np.int64]]) -> Iterator[pa.Array]:
+    # The last place is never taken: it stands for all numbers beyond the known ones.
+    table = np.zeros(2 + max((int(part.max(initial=0)) for part in known), default=0), np.bool_)
     for part in known:
         table[part] = True
-    return all(int(part.max(initial=0)) < len(table) and bool(table[part].all()) for part in wanted)
+    for part in wanted:
+        there = table[np.minimum(part, len(table) - 1)]
+        if not there.all():
+            yield pa.array(np.unique(part[~there])).cast(pa.string())
 
 
-def _texts_are_known(wanted: list[pa.Array], known: list[pa.Array]) -> bool:
+def _absent_texts(wanted: list[pa.Array], known: list[pa.Array]) -> Iterator[pa.Array]:
     asked = pa.table({"text": pa.chunked_array(wanted, pa.string())})
     if not asked.num_rows:
-        return True
+        return
     # Much faster than `is_in`, which looks at one text after the other; one thread, as a task has one core.
     others = pa.table({"text": pa.chunked_array(known, pa.string())})
-    return bool(asked.join(others, "text", join_type="left anti", use_threads=False).num_rows == 0)
+    lost = asked.join(others, "text", join_type="left anti", use_threads=False)
+    if lost.num_rows:
+        yield pc.unique(lost.column("text"))
 
 
 def _split_by_form(texts: pa.ChunkedArray, places: int) -> tuple[list[NDArray[np.int64]], list[pa.Array]]:
     """The numbers below `places`, and all other texts."""
     numbers, others = [], []
     for chunk in texts.chunks:
-        written, rest = _split_chunk(chunk)
+        written, rest = split_numbers(chunk)
         small = written < places
         if not small.all():
             others.append(pa.array(written[~small]).cast(pa.string()))
@@ -93,13 +107,13 @@ def _split_by_form(texts: pa.ChunkedArray, places: int) -> tuple[list[NDArray[np
     return numbers, [part for part in others if len(part)]
 
 
-def _split_chunk(texts: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+def split_numbers(texts: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
     """Texts that are digits without a zero before them, as numbers, and the rest of them."""
     data, offsets = text_buffers(texts)
     lengths = np.diff(offsets)
     likely = (lengths > 0) & (lengths <= _MOST_DIGITS)
     if not likely.all():
-        numbers, rest = _split_chunk(texts.filter(pa.array(likely))) if likely.any() else (_NONE, texts[:0])
+        numbers, rest = split_numbers(texts.filter(pa.array(likely))) if likely.any() else (_NONE, texts[:0])
         return numbers, pa.concat_arrays([rest, texts.filter(pa.array(~likely))])
     first = data[offsets[:-1]]
     digits = (data >= _ZERO) & (data <= _NINE)

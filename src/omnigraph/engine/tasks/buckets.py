@@ -47,6 +47,17 @@ def hash_keys(keys: pa.Array | pa.ChunkedArray) -> Hashes:
     return np.concatenate([_hash_of(chunk) for chunk in chunks])
 
 
+def are_among(hashes: Hashes, wanted: Hashes) -> npt.NDArray[np.bool_]:
+    """For each hash whether it is one of those that are wanted."""
+    # Few share the last bits with one of few others; only these are compared in full.
+    last = _U64((1 << max(16, (8 * len(wanted)).bit_length())) - 1)
+    likely = np.zeros(int(last) + 1, np.bool_)
+    likely[wanted & last] = True
+    found: npt.NDArray[np.bool_] = likely[hashes & last]
+    found[found] = np.isin(hashes[found], wanted)
+    return found
+
+
 def _hash_of(keys: pa.Array) -> Hashes:
     if keys.null_count:
         raise InternalError("a key to be hashed is null")

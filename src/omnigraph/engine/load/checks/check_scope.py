@@ -21,7 +21,7 @@ from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.table_types import ID, SOURCE, TableType
 from omnigraph.engine.load.load_job import LoadJob
 from omnigraph.engine.load.staging import StagedItem, StagedType
-from omnigraph.engine.rows.violations import Numbers
+from omnigraph.engine.rows.violations import Flags, Numbers
 from omnigraph.engine.tasks.buckets import MAX_BUCKETS
 from omnigraph.engine.tasks.runner import LocalRunner, Runner
 from omnigraph.lang.schema.catalog import Cardinality, EdgeType
@@ -68,10 +68,26 @@ class NewRows:
         found = self.columns(job, columns)
         positions = (self.item << 32) + np.arange(found.num_rows, dtype=np.int64)
         found = found.append_column(POSITION, pa.array(positions))
-        gone = dropped.get(self.key)
-        if gone is None or not len(gone):
-            return found
-        return found.filter(pa.array(~np.isin(positions, gone)))
+        kept = mark_kept_rows(self.item, found.num_rows, dropped.get(self.key))
+        return found if kept is None else found.filter(pa.array(kept))
+
+
+def mark_kept_rows(item: int, rows: int, gone: Numbers | None) -> Flags | None:
+    """Which rows of one type in an item are not at the given positions; None where all are kept."""
+    if gone is None:
+        return None
+    low, high = np.searchsorted(gone, [item << 32, (item + 1) << 32])
+    if low == high:
+        return None
+    kept = np.ones(rows, np.bool_)
+    kept[gone[low:high] - (item << 32)] = False
+    return kept
+
+
+def merge_positions(*parts: Dropped) -> Dropped:
+    """The positions in any of the parts."""
+    keys = sorted({key for part in parts for key in part})
+    return {key: np.unique(np.concatenate([part[key] for part in parts if key in part])) for key in keys}
 
 
 @dataclass(frozen=True, slots=True)

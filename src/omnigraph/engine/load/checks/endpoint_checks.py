@@ -5,7 +5,7 @@ Rows meet by the id of the node: nodes by their own, edges by that of an end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -80,13 +80,17 @@ class _BucketResult:
 
 
 def check_endpoints(
-    scope: CheckScope, dropped: Dropped, released: Sequence[tuple[str, str]], clear: frozenset[str]
+    scope: CheckScope,
+    dropped: Dropped,
+    released: Sequence[tuple[str, str]],
+    edges: Sequence[str],
+    kept: Sequence[str],
 ) -> EndpointBreaches:
     """Edges of the load without their nodes, stored ones that lose one, and nodes with the wrong number.
 
-    Edges of the types that are clear have their nodes, and are not counted.
+    `edges` are types of the load, `kept` those whose stored edges may lose a node.
     """
-    wanted = _list_wanted(scope, released, clear)
+    wanted = _list_wanted(scope, released, edges, kept)
     if not wanted:
         return EndpointBreaches((), ())
     emit, reduce = (
@@ -97,18 +101,17 @@ def check_endpoints(
     runner = scope.runner_for(count_rows(views))
     found = list(runner.grouped("ends of edges", wanted, emit, reduce, scope.buckets(views)))
     stranded = [breaches for one in found for breaches in one.stranded]
-    located = _locate_missing_ends(scope, dropped, [one.missing for one in found])
+    missing = _group_missing_ends([one.missing for one in found])
+    located = [one for key, ids in missing.items() for one in locate_missing_ends(scope, dropped, key, ids)]
     counts = [breaches for one in found for breaches in one.counts]
     return EndpointBreaches((*located, *stranded), tuple(counts))
 
 
 def _list_wanted(
-    scope: CheckScope, released: Sequence[tuple[str, str]], clear: frozenset[str]
+    scope: CheckScope, released: Sequence[tuple[str, str]], edges: Sequence[str], kept: Sequence[str]
 ) -> list[_Wanted]:
-    edges = [key for key in scope.keys if key.startswith("edge:") and key not in clear]
-    kept = _kept_edges(scope) if scope.mode is Mode.OVERWRITE else []
     # Of the nodes at edges that stay only the replaced ones matter: the load does not depend on others.
-    nodes = sorted(_nodes_at(scope, edges) | (_nodes_at(scope, kept) & set(scope.keys)))
+    nodes = sorted(list_end_nodes(scope, edges) | (list_end_nodes(scope, kept) & set(scope.keys)))
     if not edges and not kept:
         return []
     found: list[_Wanted] = []
@@ -126,13 +129,15 @@ def _list_wanted(
     return [*found, *(_Wanted(_Released(*one), (_RELEASED,)) for one in released)]
 
 
-def _nodes_at(scope: CheckScope, edges: Sequence[str]) -> set[str]:
+def list_end_nodes(scope: CheckScope, edges: Iterable[str]) -> set[str]:
     """The tables of the nodes at both ends of some edge types."""
     return {table_key("node", node_type(scope.task.targets[key], end)) for key in edges for end in ENDS}
 
 
-def _kept_edges(scope: CheckScope) -> list[str]:
+def list_kept_edges(scope: CheckScope) -> list[str]:
     """Edge types that the load leaves alone although it replaces all nodes at one of their ends."""
+    if scope.mode is not Mode.OVERWRITE:
+        return []
     targets = scope.task.targets
     return [
         key
@@ -283,32 +288,45 @@ def _find_wrong_counts(
 # --- which rows ----------------------------------------------------------------------------------
 
 
-def _locate_missing_ends(
-    scope: CheckScope, dropped: Dropped, found: Sequence[Mapping[tuple[str, End], pa.Array]]
-) -> list[Breaches]:
-    """The edges whose ends are missing; only now it is asked which they are."""
-    parts: dict[tuple[str, End], list[pa.Array]] = {}
+def _group_missing_ends(
+    found: Sequence[Mapping[tuple[str, End], pa.Array]],
+) -> dict[str, dict[End, pa.Array]]:
+    """The ids of nodes that do not exist, of all buckets, by edge type and end."""
+    parts: dict[str, dict[End, list[pa.Array]]] = {}
     for one in found:
-        for place, ids in one.items():
-            parts.setdefault(place, []).append(ids)
-    breaches: list[Breaches] = []
-    for (key, end), ids in sorted(parts.items()):
-        task = partial(_without_end, scope.task, dropped, end, pa.concat_arrays(ids))
-        answers = scope.runner.each("missing ends", scope.new(key), task)
-        breaches += [one for one in answers if one is not None]
-    return breaches
+        for (key, end), ids in one.items():
+            parts.setdefault(key, {}).setdefault(end, []).append(ids)
+    return {
+        key: {end: pa.concat_arrays(ids) for end, ids in sorted(ends.items())}
+        for key, ends in sorted(parts.items())
+    }
 
 
-def _without_end(
-    task: CheckTask, dropped: Dropped, end: End, ids: pa.Array, view: NewRows
-) -> Breaches | None:
+def locate_missing_ends(
+    scope: CheckScope, dropped: Dropped, key: str, absent: Mapping[End, pa.Array]
+) -> list[Breaches]:
+    """The edges of a type at whose ends are these ids, of nodes that do not exist."""
+    if not absent:
+        return []
+    edges = scope.new(key)
+    task = partial(find_edges_without_ends, scope.task, dropped, absent)
+    answers = scope.runner_for(count_rows(edges)).each("missing ends", edges, task)
+    return [one for some in answers for one in some]
+
+
+def find_edges_without_ends(
+    task: CheckTask, dropped: Dropped, absent: Mapping[End, pa.Array], view: NewRows
+) -> list[Breaches]:
+    """The edges of one item at whose ends are these ids, of nodes that do not exist."""
     target = task.targets[view.key]
-    rows = view.read(task.job, list(dict.fromkeys([ID, end])), dropped)
-    found = np.flatnonzero(is_among(rows.column(end), ids))
-    if not len(found):
-        return None
-    at = pa.array(found)
-    reasons = missing_end_reasons(end, rows.column(end).take(at), node_type(target, end))
-    own = rows.column(ID).take(at).combine_chunks()
-    faults = Faults("endpoint", target, found, own, reasons, remedy=ADD_NODES)
-    return to_breaches(faults, np.asarray(rows.column(POSITION)), task.job, ENDS.index(end))
+    rows = view.read(task.job, [ID, *absent], dropped)
+    found = []
+    for end, ids in absent.items():
+        lost = np.flatnonzero(is_among(rows.column(end), ids))
+        if len(lost):
+            at = pa.array(lost)
+            reasons = missing_end_reasons(end, rows.column(end).take(at), node_type(target, end))
+            own = rows.column(ID).take(at).combine_chunks()
+            faults = Faults("endpoint", target, lost, own, reasons, remedy=ADD_NODES)
+            found.append(to_breaches(faults, np.asarray(rows.column(POSITION)), task.job, ENDS.index(end)))
+    return found

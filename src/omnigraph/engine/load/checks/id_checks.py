@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 
@@ -31,6 +31,7 @@ from omnigraph.engine.load.checks.check_scope import (
     count_rows,
     to_breaches,
 )
+from omnigraph.engine.tasks.buckets import Hashes, are_among, hash_keys
 from omnigraph.engine.tasks.runner import KeyedRows
 
 _NEW, _OLD = "new", "old"
@@ -47,11 +48,16 @@ class SharedIds:
     """Where the stored edges, by type, are noted that the load replaces."""
 
 
-def check_ids(scope: CheckScope, dropped: Dropped, clear: frozenset[str]) -> list[SharedIds]:
-    """All ids of the load that were given, and the stored ones where they matter; without what is clear."""
+def check_ids(
+    scope: CheckScope, dropped: Dropped, keys: Sequence[str], shared: Mapping[str, Hashes]
+) -> list[SharedIds]:
+    """The ids of these types that were given, and the stored ones where they matter.
+
+    Of types whose `shared` hashes are known only the ids that have one of them are looked at.
+    """
     views: list[View] = []
-    for key in scope.keys:
-        if key in clear:
+    for key in keys:
+        if key in shared and not len(shared[key]):
             continue
         given = [view for view in scope.new(key) if view.staged.given]
         if given:
@@ -60,19 +66,23 @@ def check_ids(scope: CheckScope, dropped: Dropped, clear: frozenset[str]) -> lis
                 views += scope.old(key)
     if not views:
         return []
-    emit, reduce = partial(_emit_ids, scope.task, dropped), partial(_find_shared_ids, scope.task)
+    emit, reduce = partial(_emit_ids, scope.task, dropped, shared), partial(_find_shared_ids, scope.task)
     runner = scope.runner_for(count_rows(views))
     return list(runner.grouped("ids", views, emit, reduce, scope.buckets(views)))
 
 
-def _emit_ids(task: CheckTask, dropped: Dropped, view: View) -> Iterator[KeyedRows]:
+def _emit_ids(
+    task: CheckTask, dropped: Dropped, shared: Mapping[str, Hashes], view: View
+) -> Iterator[KeyedRows]:
     target = task.targets[view.key]
     if isinstance(view, NewRows):
-        columns = list(dict.fromkeys([ID, *target.identity]))
-        yield KeyedRows(f"{_NEW} {view.key}", view.read(task.job, columns, dropped), ID)
+        sort, rows = _NEW, view.read(task.job, list(dict.fromkeys([ID, *target.identity])), dropped)
     else:
         columns = [ID, SOURCE] if task.releases(view.key) else [ID]
-        yield KeyedRows(f"{_OLD} {view.key}", view.columns(task.job, columns), ID)
+        sort, rows = _OLD, view.columns(task.job, columns)
+    if view.key in shared:
+        rows = rows.filter(pa.array(are_among(hash_keys(rows.column(ID)), shared[view.key])))
+    yield KeyedRows(f"{sort} {view.key}", rows, ID)
 
 
 def _find_shared_ids(task: CheckTask, rows: Mapping[str, pa.Table]) -> SharedIds:

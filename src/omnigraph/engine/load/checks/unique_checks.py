@@ -38,9 +38,8 @@ class _BucketResult:
     """Stored rows, by type, in whose way rows of the load are; they may be replaced by it themselves."""
 
 
-def check_uniques(scope: CheckScope, dropped: Dropped) -> list[Breaches]:
-    """Rows whose values an earlier row of the load has, or a stored one that stays."""
-    keys = [key for key in scope.keys if scope.task.targets[key].owner.uniques]
+def check_uniques(scope: CheckScope, dropped: Dropped, keys: list[str]) -> list[Breaches]:
+    """Rows of these types whose values an earlier row of the load has, or a stored one that stays."""
     if not keys:
         return []
     found = _run_round(scope, keys, dropped, {})
