@@ -107,6 +107,26 @@ def test_a_load_survives_a_killed_executor_and_a_killed_worker(cluster: Cluster,
     assert len(events["SparkListenerExecutorRemoved"]) >= 2
 
 
+def test_a_pipeline_runs_on_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    uri = f"s3://{cluster.environment['BUCKET']}/crm"
+    og.init(uri, schema="node Person { slug: String @key  age: I32?  }").close()
+    # Tasks of Spark's own read it: a folder that each machine has under the same path.
+    (tmp_path / "people.csv").write_text("slug,age\na,1\nb,2\n")
+    source = f"{{format: csv, path: {tmp_path / 'people.csv'}, options: {{header: 'true'}}}}"
+    nodes = "[{type: Person, view: older, properties: {slug: slug, age: age}}]"
+    (cluster.folder / "crm.yaml").write_text(
+        "pipelines:\n  crm:\n"
+        f"    sources: {{people: {source}}}\n"
+        "    transforms: [{view: older, query: 'select slug, cast(age as int) + 1 as age from people'}]\n"
+        f"    into: [{{graph: '{uri}', mode: merge, map: {{nodes: {nodes}}}}}]\n"
+    )
+    done = cluster.submit("Run a pipeline")()
+    assert done["status"] == "succeeded"
+    with og.open(uri) as graph:
+        rows = graph.snapshot().rows("Person", columns=["slug", "age"]).sort_by("slug").to_pylist()
+    assert rows == [{"slug": "a", "age": 2}, {"slug": "b", "age": 3}]
+
+
 @pytest.mark.skipif(
     not TORTURE, reason="starts a server on the cluster twice, over a minute; in `make torture`"
 )
