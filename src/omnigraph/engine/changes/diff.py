@@ -227,8 +227,6 @@ class Diff:
     stats = stat
     """The earlier name of `stat`."""
 
-    stat = stats
-
     def _count_table(self, key: str) -> ChangeCounts:
         """Count the changes of a table; where one side has no rows, nothing is read."""
         sides = (self.before.entries.get(key), self.after.entries.get(key))
