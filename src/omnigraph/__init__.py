@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.merge.replay import ReplayOptions
     from omnigraph.engine.merge.resolutions import ResolutionsInput
     from omnigraph.engine.merge.result import MergePreview, MergeResult
+    from omnigraph.engine.merge.table_merge import BranchChanges
     from omnigraph.engine.rows.blobs import Blob
     from omnigraph.engine.rows.violations import Violation
     from omnigraph.engine.schema_apply.apply import SchemaResult
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
         ChangeCardinality,
         ChangeDefault,
         ChangeLanguage,
+        ChangeMerge,
         ChangeMetric,
         DropMode,
         DropProperty,
@@ -180,6 +182,7 @@ __all__ = [
     "Baseline",
     "BinaryStream",
     "Blob",
+    "BranchChanges",
     "BranchStatus",
     "Branches",
     "Cardinality",
@@ -192,6 +195,7 @@ __all__ = [
     "ChangeFeed",
     "ChangeFilterOptions",
     "ChangeLanguage",
+    "ChangeMerge",
     "ChangeMetric",
     "ChangeOperation",
     "ChangePage",
@@ -422,6 +426,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
             "ChangeCardinality",
             "ChangeDefault",
             "ChangeLanguage",
+            "ChangeMerge",
             "ChangeMetric",
             "DropMode",
             "DropProperty",
@@ -484,6 +489,7 @@ THEMES: dict[str, dict[str, tuple[str, ...]]] = {
     "Merges": {
         "omnigraph.engine.merge.merge": ("MergeOptions",),
         "omnigraph.engine.merge.result": ("MergeResult", "MergePreview"),
+        "omnigraph.engine.merge.table_merge": ("BranchChanges",),
         "omnigraph.engine.merge.merge_inputs": ("MergeOutcome",),
         "omnigraph.engine.merge.conflict": ("MergeConflict", "ConflictKind", "ConflictKey", "DroppedValues"),
         "omnigraph.graph": ("MergeStrategy", "GranularityName"),

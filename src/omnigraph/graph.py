@@ -110,18 +110,20 @@ def open(  # noqa: A001
     policy: Policy | None = None,
     actor: str | None = None,
     embedding: EmbedSettings | None = None,
+    merge_granularity: GranularityName | None = None,
 ) -> Graph:
     """Open the graph at a folder or at `s3://bucket/prefix`.
 
     With `read_only` nothing is ever written, so credentials that only read are enough. `actor` is the author
     of writes that name none. With a `policy` every write is checked first: what the policy does not allow its
     actor fails with `PolicyDenied`. `embedding` is the provider of vectors for texts; without it the
-    environment names one.
+    environment names one. `merge_granularity` counts for merges that name none, on types without `@merge`.
     """
     if actor is not None:
         require_actor(actor)
     opened = open_graph(Root.at(Location.parse(uri)), read_only=read_only)
     opened.permissions, opened.embedding = Permissions(policy, actor), embedding
+    opened.merge_granularity = merge_granularity
     return Graph(opened)
 
 
@@ -517,9 +519,9 @@ class Graph(GraphNames, SqlReads):
         *,
         actor: str | None = None,
         dry_run: bool = False,
-        strategy: MergeStrategy | None = None,
+        strategy: MergeStrategy | Mapping[str, MergeStrategy] | list[str] | None = None,
         resolutions: ResolutionsInput | None = None,
-        granularity: GranularityName = "row",
+        granularity: GranularityName | None = None,
         delete_branch: bool = False,
         message: str | None = None,
         engine: EngineName = "auto",
@@ -527,13 +529,15 @@ class Graph(GraphNames, SqlReads):
         """Take what a branch changed into another one: all of it, in one commit, or nothing.
 
         Where the branches contradict each other it fails with `MergeConflicts`, unless `strategy` says whose
-        version stands (`ours` is that of `into`) or `resolutions`, a path or a mapping, decide one by one.
-        With `granularity="property"` two changes of one entity go together when they are about different
-        properties. `dry_run` only reports what would happen. `delete_branch` deletes the source afterwards.
+        version stands (`ours` is that of `into`), everywhere or by type and property, as in
+        `{"Person": "theirs", "Person.age": "ours"}` or `["theirs", "Person.age=ours"]`, or `resolutions`, a
+        path or a mapping, decide one by one. With `granularity="property"` two changes of one entity go
+        together when they are about different properties; if it is not given, the `@merge` of each type
+        counts. `dry_run` only reports what would happen. `delete_branch` deletes the source afterwards.
         `engine` is `local`, `spark`, or chosen by the size of the change.
         """
         from omnigraph.engine.changes.comparison import RunnerChoice
-        from omnigraph.engine.merge.choices import parse_granularity, parse_strategy
+        from omnigraph.engine.merge.choices import parse_granularity, parse_strategies
         from omnigraph.engine.merge.merge import MergeRequest
         from omnigraph.engine.merge.merge import merge as run_merge
         from omnigraph.engine.merge.merge import preview as preview_merge
@@ -541,7 +545,7 @@ class Graph(GraphNames, SqlReads):
 
         request = MergeRequest(
             parse_branch_name(source),
-            parse_strategy(strategy),
+            parse_strategies(strategy),
             resolutions,
             parse_granularity(granularity),
             delete_branch,

@@ -69,6 +69,12 @@ def test_json_tells_the_outcome_and_what_it_changed(uri: str, run: Run, run_json
         "resolved": 0,
         "changes": {"node:Person": {"inserted": 1, "updated": 0, "deleted": 0}},
         "pending_indexes": {},
+        "by_branch": {
+            "node:Person": {
+                "source": {"inserted": 1, "updated": 0, "deleted": 0},
+                "target": {"inserted": 0, "updated": 0, "deleted": 0},
+            }
+        },
     }
     assert run("branch", "list", "--uri", uri) == "main\n"
 
@@ -142,6 +148,7 @@ def test_a_preview_shows_counts_and_conflicts_and_changes_nothing(
     assert shown.out == (
         "merging work into main would be: merged\n"
         "node:Person: 1 inserted, 0 updated, 0 deleted\n"
+        "  node:Person: work 1 inserted, 1 updated, 0 deleted; main 0 inserted, 1 updated, 0 deleted\n"
         "1 conflict; ours is main, theirs is work\n"
         "  divergent_update: node Person 'ann' was changed on both 'work' and 'main': "
         "'work' changed age; 'main' changed age\n"
@@ -152,7 +159,9 @@ def test_a_preview_shows_counts_and_conflicts_and_changes_nothing(
     assert json.loads(capsys.readouterr().out)["merge_conflicts"][0]["entity_id"] == "ann"
     assert ages(torn) == {"ann": 3, "bob": 1}
     assert main(["branch", "merge", "work", "--uri", torn, "--dry-run", "--strategy", "theirs"]) == 0
-    assert capsys.readouterr().out.endswith("node:Person: 1 inserted, 1 updated, 0 deleted\n1 decided\n")
+    decided = capsys.readouterr().out
+    assert "\nnode:Person: 1 inserted, 1 updated, 0 deleted\n  node:Person: work 1 inserted" in decided
+    assert decided.endswith("\n1 decided\n")
 
 
 @pytest.mark.parametrize(("side", "age"), [("ours", 3), ("theirs", 2)])
@@ -225,6 +234,7 @@ def test_a_conflict_names_the_granularity_that_settles_it_and_a_strategy_what_it
     assert main(["branch", "merge", "work", "--dry-run", "--uri", uri]) == 1
     assert capsys.readouterr().out == (
         "merging work into main would be: merged\n"
+        "  node:P: work 0 inserted, 1 updated, 0 deleted; main 0 inserted, 1 updated, 0 deleted\n"
         "1 conflict; ours is main, theirs is work\n"
         "  divergent_update: node P 'x' was changed on both 'work' and 'main': "
         "'work' changed a; 'main' changed b\n"
@@ -244,3 +254,31 @@ def test_a_conflict_names_the_granularity_that_settles_it_and_a_strategy_what_it
         "  node P 'x' was taken whole and gave up b 5 of main\n"
         "  help: --granularity property keeps what only one branch changed\n"
     )
+
+
+def test_strategies_for_types_and_properties_can_be_repeated(torn: str) -> None:
+    assert main(["branch", "merge", "work", "--uri", torn, "--strategy", "Person.age=both"]) == 2
+    assert main(["branch", "merge", "work", "--uri", torn, "--strategy", "Robot=ours"]) == 1
+    several = ["--strategy", "ours", "--strategy", "Person.age=theirs"]
+    assert main(["branch", "merge", "work", "--uri", torn, *several]) == 0
+    assert ages(torn)["ann"] == 2
+
+
+def test_the_config_file_says_what_contradicts_where_nothing_else_does(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = str(tmp_path / "graph")
+    schema = tmp_path / "schema.pg"
+    schema.write_text("node P { k: String @key  a: I32?  b: I32? }\n")
+    run("init", at, "--schema", str(schema))
+    add = "query q($k: String, $a: I32?, $b: I32?) { insert P { k: $k, a: $a, b: $b } }"
+    for branch, a, b in (("main", 1, 1), ("work", 2, 1), ("main", 1, 2)):
+        if branch == "work":
+            run("branch", "create", "work", "--store", at)
+        values = json.dumps({"k": "x", "a": a, "b": b})
+        run("mutate", "-e", add, "--params", values, "--branch", branch, "--store", at)
+    assert main(["branch", "merge", "work", "--store", at]) == 1
+    (tmp_path / "config.yaml").write_text("defaults: {merge_granularity: property}\n")
+    monkeypatch.setenv("OMNIGRAPH_HOME", str(tmp_path))
+    assert main(["branch", "merge", "work", "--granularity", "row", "--store", at]) == 1
+    run("branch", "merge", "work", "--store", at)

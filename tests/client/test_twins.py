@@ -777,3 +777,19 @@ def test_commits_are_reverted_picked_and_restored(graph: AnyGraph) -> None:
     graph.mutate(SET, {"name": "Replay", "age": 2}, branch="replayed")
     with pytest.raises(errors.MergeConflicts, match="1 conflict"):
         graph.revert(made.id, "replayed")
+
+
+def test_strategies_for_types_and_properties_travel(graph: AnyGraph) -> None:
+    graph.branches.create("ours")
+    graph.mutate(ADD, {"name": "Torn", "age": 1}, branch="ours")
+    graph.branches.create("theirs", from_="ours")
+    graph.mutate(SET, {"name": "Torn", "age": 2}, branch="theirs")
+    graph.mutate(SET, {"name": "Torn", "age": 3}, branch="ours")
+    with pytest.raises(errors.BadRequest, match="'Robot', which is not there"):
+        graph.merge("theirs", "ours", strategy={"Robot": "ours"})
+    seen = graph.merge("theirs", "ours", dry_run=True, strategy=["ours", "Person.age=theirs"])
+    done = graph.merge("theirs", "ours", strategy={"*": "ours", "Person.age": "theirs"})
+    assert seen.by_branch == done.by_branch
+    assert done.by_branch["node:Person"].target == og.ChangeCounts(updated=1)
+    aged = [row["p.age"] for row in graph.query(PEOPLE, branch="ours") if row["p.name"] == "Torn"]
+    assert aged == [2]

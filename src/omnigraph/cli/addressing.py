@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -79,13 +79,18 @@ def find_cluster(named: str) -> str:
     return current_config().clusters.get(named, named)
 
 
-def open_graph(uri: str, *, read_only: bool = False) -> Graph | RemoteGraph:
-    """Open the graph at a URI of `resolve_graph`: a folder, a bucket, or one behind a server."""
+def open_graph(
+    uri: str, *, read_only: bool = False, merge_granularity: Literal["row", "property"] | None = None
+) -> Graph | RemoteGraph:
+    """Open the graph at a URI of `resolve_graph`: a folder, a bucket, or one behind a server.
+
+    A server has its own `merge_granularity`.
+    """
     if is_served(uri):
         return connect_served(uri)
     from omnigraph import graph
 
-    return graph.open(uri, read_only=read_only)
+    return graph.open(uri, read_only=read_only, merge_granularity=merge_granularity)
 
 
 def is_served(uri: str) -> bool:

@@ -18,13 +18,14 @@ from omnigraph.cli.addressing import (
     resolve_graph,
 )
 from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.config_file import current_config
 from omnigraph.cli.options import AsJson, Message
 from omnigraph.cli.output import print_json, print_note, print_result, print_text
 from omnigraph.display.text import escape_invisible, format_value
 from omnigraph.errors import MergeConflicts
 
 if TYPE_CHECKING:
-    from omnigraph.engine.changes.change import EntityImage
+    from omnigraph.engine.changes.change import ChangeCounts, EntityImage
     from omnigraph.engine.merge.conflict import MergeConflict
     from omnigraph.engine.merge.result import MergePreview, MergeResult
 
@@ -32,15 +33,29 @@ if TYPE_CHECKING:
 CONFLICTS = 1
 SHOWN = 20
 
+
+def check_strategies(given: list[str] | None) -> list[str] | None:
+    """Refuse a strategy that is none, as typer does with other options."""
+    for text in given or ():
+        if text.rpartition("=")[2] not in ("ours", "theirs"):
+            raise typer.BadParameter(
+                f"'{text}' is not ours, theirs, or one of them behind a type, as in T=ours"
+            )
+    return given
+
+
 Source = Annotated[str, typer.Argument(help="The branch to take in.", metavar="SOURCE")]
 Into = Annotated[str, typer.Option("--into", help="The branch that gets the changes.", metavar="BRANCH")]
 DeleteBranch = Annotated[bool, typer.Option("--delete-branch", help="Delete SOURCE once it is merged.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only report what would happen, with all conflicts.")]
 Strategy = Annotated[
-    Literal["ours", "theirs"] | None,
+    list[str] | None,
     typer.Option(
         "--strategy",
-        help="Whose version stands where both branches changed an entity: ours (that of --into) or theirs.",
+        help="Whose version stands where both branches changed an entity: ours (that of --into) or theirs, "
+        "or for a type or property, as in Person.age=ours; may be repeated.",
+        metavar="[TYPE[.PROPERTY]=]ours|theirs",
+        callback=check_strategies,
     ),
 ]
 Resolutions = Annotated[
@@ -56,10 +71,11 @@ WriteResolutions = Annotated[
     ),
 ]
 ByGranularity = Annotated[
-    Literal["row", "property"],
+    Literal["row", "property"] | None,
     typer.Option(
         "--granularity",
-        help="What contradicts: two changes of one entity (row), or only of one property of it (property).",
+        help="What contradicts: two changes of one entity (row), or only of one property of it (property). "
+        "If not said, the @merge of each type, then the config file, else row.",
     ),
 ]
 
@@ -77,7 +93,7 @@ def merge(
     strategy: Strategy = None,
     resolutions: Resolutions = None,
     write_resolutions: WriteResolutions = None,
-    granularity: ByGranularity = "row",
+    granularity: ByGranularity = None,
     message: Message = None,
     engine: Engine = "auto",
     uri: Uri = None,
@@ -87,13 +103,14 @@ def merge(
     previewing = dry_run or write_resolutions is not None
     place = resolve_graph(uri=uri)
     actor = resolve_actor(place)
-    with open_graph(place, read_only=previewing) as opened:
+    default = current_config().defaults.merge_granularity
+    with open_graph(place, read_only=previewing, merge_granularity=default) as opened:
         if previewing:
             found = opened.merge(
                 source,
                 into,
                 dry_run=True,
-                strategy=strategy,
+                strategy=strategy or None,
                 resolutions=resolutions,
                 granularity=granularity,
                 engine=engine,
@@ -105,7 +122,7 @@ def merge(
                 source,
                 into,
                 actor=actor,
-                strategy=strategy,
+                strategy=strategy or None,
                 resolutions=resolutions,
                 granularity=granularity,
                 delete_branch=delete_branch,
@@ -156,12 +173,26 @@ def _render_preview(found: MergePreview) -> Iterator[str]:
 
     yield f"merging {found.source} into {found.target} would be: {found.outcome.value}"
     yield from stat_lines(dict(found.changes))
+    yield from _side_lines(found)
     if found.resolved:
         yield f"{found.resolved} decided"
         yield from _given_up(found)
     if found.conflicts:
         yield f"{_count_conflicts(found.conflicts)}; {_describe_sides(found.source, found.target)}"
         yield from _conflict_lines(found.conflicts)
+
+
+def _side_lines(found: MergePreview) -> Iterator[str]:
+    """What each branch did to the types that both changed."""
+    for key, one in found.by_branch.items():
+        if not any(one.target.to_json().values()):
+            continue
+        sides = ((found.source, one.source), (found.target, one.target))
+        yield f"  {key}: " + "; ".join(f"{name} {_render_counts(counts)}" for name, counts in sides)
+
+
+def _render_counts(counts: ChangeCounts) -> str:
+    return f"{counts.inserted} inserted, {counts.updated} updated, {counts.deleted} deleted"
 
 
 def _given_up(found: MergeResult | MergePreview) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from omnigraph.deferred_dataclass import dataclass
 
@@ -43,6 +43,7 @@ class Defaults:
     server: str | None = None
     store: str | None = None
     default_graph: str | None = None
+    merge_granularity: Literal["row", "property"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from omnigraph.cli.config import FILE, LAYOUTS, OUTPUTS, SCOPES, WIDTH, Alias, Config, Defaults, Profile
 from omnigraph.cli.invocation import current_invocation
@@ -90,7 +90,8 @@ class _Reader:
         return Profile(name, **{**texts, "store": self._resolve_place(texts.get("store"))})
 
     def _read_defaults(self, node: YamlValue | None) -> Defaults:
-        known = ("output", "table_max_column_width", "table_cell_layout", "server", "store", "default_graph")
+        places = ("server", "store", "default_graph")
+        known = ("output", "table_max_column_width", "table_cell_layout", *places, "merge_granularity")
         one = self._read_members(node, "defaults", known)
         found = Defaults(
             output=self._read_choice(one.get("output"), "defaults.output", OUTPUTS) or "table",
@@ -102,6 +103,7 @@ class _Reader:
             server=self._read_text(one.get("server"), "defaults.server"),
             store=self._resolve_place(self._read_text(one.get("store"), "defaults.store")),
             default_graph=self._read_text(one.get("default_graph"), "defaults.default_graph"),
+            merge_granularity=self._read_granularity(one.get("merge_granularity")),
         )
         for other in ("server", "default_graph"):
             if found.store is not None and getattr(found, other) is not None:
@@ -172,6 +174,15 @@ class _Reader:
         if text is not None and text not in choices:
             raise self._invalid_error(node, f"{where} must be one of {', '.join(choices)}")
         return text
+
+    def _read_granularity(self, node: YamlValue | None) -> Literal["row", "property"] | None:
+        match self._read_choice(node, "defaults.merge_granularity", ("row", "property")):
+            case "row":
+                return "row"
+            case "property":
+                return "property"
+            case _:
+                return None
 
     def _read_number(self, node: YamlValue | None) -> int:
         if node is None or node.value is None:

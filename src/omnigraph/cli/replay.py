@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.addressing import Uri, echo_write, open_graph, resolve_actor, resolve_graph
-from omnigraph.cli.branch import CONFLICTS, ByGranularity, render_refusal
+from omnigraph.cli.branch import CONFLICTS, ByGranularity, check_strategies, render_refusal
 from omnigraph.cli.changes import stat_lines
 from omnigraph.cli.command_groups import new_app
+from omnigraph.cli.config_file import current_config
 from omnigraph.cli.options import AsJson, EngineBySize, Message, OnBranch
 from omnigraph.cli.output import print_note, print_pending, print_result
 from omnigraph.errors import MergeConflicts
@@ -26,10 +27,13 @@ reset_app = new_app()
 
 CommitId = Annotated[str, typer.Argument(help="The id of the commit, or a tag.", metavar="COMMIT")]
 Strategy = Annotated[
-    Literal["ours", "theirs"] | None,
+    list[str] | None,
     typer.Option(
         "--strategy",
-        help="Whose version stands in a conflict: ours (that of the branch) or theirs (that of the commit).",
+        help="Whose version stands in a conflict: ours (that of the branch) or theirs (that of the commit), "
+        "or for a type or property, as in Person.age=ours; may be repeated.",
+        metavar="[TYPE[.PROPERTY]=]ours|theirs",
+        callback=check_strategies,
     ),
 ]
 
@@ -39,14 +43,14 @@ def revert(
     commit: CommitId,
     branch: OnBranch = "main",
     strategy: Strategy = None,
-    granularity: ByGranularity = "row",
+    granularity: ByGranularity = None,
     message: Message = None,
     engine: EngineBySize = "auto",
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
     """Take back what a commit changed, in a new commit; on conflicts nothing, and exit code 1."""
-    how = {"strategy": strategy, "granularity": granularity, "message": message, "engine": engine}
+    how = {"strategy": strategy or None, "granularity": granularity, "message": message, "engine": engine}
     _run("revert", uri, lambda graph, actor: graph.revert(commit, branch, actor=actor, **how), as_json)
 
 
@@ -55,14 +59,14 @@ def cherry_pick(
     commit: CommitId,
     branch: OnBranch = "main",
     strategy: Strategy = None,
-    granularity: ByGranularity = "row",
+    granularity: ByGranularity = None,
     message: Message = None,
     engine: EngineBySize = "auto",
     uri: Uri = None,
     as_json: AsJson = False,
 ) -> None:
     """Take in what one commit changed, in a new commit; on conflicts nothing, and exit code 1."""
-    how = {"strategy": strategy, "granularity": granularity, "message": message, "engine": engine}
+    how = {"strategy": strategy or None, "granularity": granularity, "message": message, "engine": engine}
     _run(
         "cherry-pick",
         uri,
@@ -98,7 +102,8 @@ def _run(
 ) -> None:
     place = resolve_graph(uri=uri)
     opened: Graph | RemoteGraph
-    with open_graph(place) as opened:
+    default = current_config().defaults.merge_granularity
+    with open_graph(place, merge_granularity=default) as opened:
         try:
             done = run(opened, resolve_actor(place))
         except MergeConflicts as error:

@@ -19,6 +19,7 @@ from omnigraph.engine.merge.conflict import ConflictKind, DroppedValues, MergeCo
 from omnigraph.engine.merge.merge_inputs import MergeOutcome
 from omnigraph.engine.merge.resolutions import read_resolutions
 from omnigraph.engine.merge.result import MergePreview, MergeResult
+from omnigraph.engine.merge.table_merge import BranchChanges
 from omnigraph.engine.rows.violations import Violation
 from omnigraph.engine.schema_apply.apply import SchemaResult
 from omnigraph.engine.write.mutate import MutationResult, WriteCounts
@@ -168,6 +169,7 @@ def merge_result(found: Members) -> MergeResult:
         branch_delete_error=found.get("branch_delete_error"),
         given_up=_given_up(found),
         given_up_count=found.get("given_up_count", 0),
+        by_branch=_by_branch(found),
     )
 
 
@@ -186,6 +188,7 @@ def merge_preview(found: Members) -> MergePreview:
         met=met,
         given_up=_given_up(found),
         given_up_count=found["given_up_count"],
+        by_branch=_by_branch(found),
     )
 
 
@@ -208,6 +211,14 @@ def merge_conflict(found: Members) -> MergeConflict:
 def _choices(file: Members, met: tuple[MergeConflict, ...]) -> MergeChoices:
     """Return the decisions in a file of resolutions; its tables are those of the conflicts."""
     return read_resolutions(file, {*file.get("types", ()), *(one.table_key for one in met)}).choices
+
+
+def _by_branch(found: Members) -> dict[str, BranchChanges]:
+    counts = found.get("by_branch", {})
+    return {
+        key: BranchChanges(ChangeCounts(**one["source"]), ChangeCounts(**one["target"]))
+        for key, one in counts.items()
+    }
 
 
 def _given_up(found: Members) -> tuple[DroppedValues, ...]:

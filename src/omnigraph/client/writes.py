@@ -15,6 +15,7 @@ from omnigraph.client.served_options import refuse_actor, refuse_engine, require
 from omnigraph.engine.graph.branch_names import parse_branch_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.tags import Tag, parse_tag_name
+from omnigraph.engine.merge.choices import StrategyInput, parse_strategies
 from omnigraph.engine.merge.merge import MergeOptions
 from omnigraph.engine.merge.replay import ReplayOptions
 from omnigraph.engine.merge.resolutions import ResolutionsInput
@@ -145,11 +146,20 @@ def _merge_body(source: str, into: str, how: MergeOptions, **more: Any) -> bytes
     return json_body(
         source=parse_branch_name(source),
         target=parse_branch_name(into),
-        strategy=how.get("strategy"),
+        strategy=_plain_strategy(how.get("strategy")),
         resolutions=_resolutions(how.get("resolutions")),
-        granularity=how.get("granularity", "row"),
+        granularity=how.get("granularity"),
         **more,
     )
+
+
+def _plain_strategy(given: StrategyInput) -> str | dict[str, str] | None:
+    """Return strategies as a server takes them."""
+    if given is None or isinstance(given, str):
+        return given
+    found = parse_strategies(given)
+    everywhere = {} if found.everywhere is None else {"*": found.everywhere.value}
+    return everywhere | {name: side.value for name, side in found.by_name.items()}
 
 
 def replay(kind: str, commit: str | Commit, branch: str, how: ReplayOptions) -> Call[MergeResult]:
@@ -160,8 +170,8 @@ def replay(kind: str, commit: str | Commit, branch: str, how: ReplayOptions) -> 
     body = json_body(
         commit=commit.id if isinstance(commit, Commit) else commit,
         branch=parse_branch_name(branch),
-        strategy=how.get("strategy"),
-        granularity=how.get("granularity", "row"),
+        strategy=_plain_strategy(how.get("strategy")),
+        granularity=how.get("granularity"),
         message=how.get("message"),
     )
     return json_call(kind, decode.merge_result, body, is_safe=False)

@@ -31,7 +31,7 @@ from omnigraph.engine.lifecycle.create import create_graph
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.optimize import optimize
-from omnigraph.engine.merge.choices import MergeGranularity, MergeSide
+from omnigraph.engine.merge.choices import MergeGranularity, MergeSide, Strategies
 from omnigraph.engine.merge.merge import MergeRequest, merge, preview
 from omnigraph.engine.write.transaction import Author, PreparedWrite
 from omnigraph.errors import MergeConflicts
@@ -274,7 +274,9 @@ class World:
         assert [one.id for one in api.merge_bases(theirs, ours)] == bases
         base = virtual_base(self.history, bases)
         expected = merge_rows(base, self.rows(source), self.rows(target), granularity, strategy)
-        request = MergeRequest(source, strategy, None, granularity, runner_choice=RunnerChoice("local"))
+        request = MergeRequest(
+            source, Strategies(strategy), None, granularity, runner_choice=RunnerChoice("local")
+        )
         with few_rows_at_once() if self.random.random() < 0.4 else nullcontext():
             shown = preview(self.graph, request, target)
             found = {one.entity_id or "": one.kind.value for one in shown.conflicts}

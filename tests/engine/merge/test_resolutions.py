@@ -414,6 +414,7 @@ def test_a_result_says_what_it_did(torn: Graph) -> None:
             KNOWS: {"inserted": 0, "updated": 0, "deleted": 1},
         },
         "pending_indexes": {},
+        "by_branch": {key: one.to_json() for key, one in done.by_branch.items()},
     }
 
 

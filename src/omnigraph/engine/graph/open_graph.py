@@ -48,7 +48,7 @@ from omnigraph.errors import (
 )
 from omnigraph.lang.dates import format_datetime
 from omnigraph.lang.schema import compile_schema
-from omnigraph.lang.schema.catalog import Catalog
+from omnigraph.lang.schema.catalog import Catalog, Granularity
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.stores import require_safe_writes
@@ -102,6 +102,8 @@ class OpenGraph:
         """Asked at the head of every writer."""
         self.embedding: EmbedSettings | None = None
         """How texts are embedded; None leaves it to the environment."""
+        self.merge_granularity: Granularity | None = None
+        """What contradicts in a merge, where neither the call nor the type says; None means `row`."""
         self.has_current_schema_files = True
         """Whether the schema files had the shape this release writes when the graph was opened."""
         self.last_schema: LiveSchema | None = None

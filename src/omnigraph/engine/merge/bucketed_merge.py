@@ -33,7 +33,7 @@ from omnigraph.engine.merge.conflict import (
 )
 from omnigraph.engine.merge.patched_side import compare_patched, patched_ids
 from omnigraph.engine.merge.row_rule import MergeSides
-from omnigraph.engine.merge.table_merge import InMemoryMerge, MergeTask
+from omnigraph.engine.merge.table_merge import BranchChanges, InMemoryMerge, MergeTask
 from omnigraph.engine.merge.target_change import (
     RowPortion,
     TargetChange,
@@ -149,6 +149,7 @@ class MergedBucket:
     contested: pa.Array = field(repr=False)
     """The ids of entities that the branches disagree on, where a decision can be about them."""
     given_up: GivenUpSummary = field(default_factory=GivenUpSummary)
+    by_branch: BranchChanges = field(default_factory=BranchChanges)
 
 
 # --- in the tasks --------------------------------------------------------------------------------
@@ -174,6 +175,7 @@ def merge_bucket(job: BucketJob, rows: Mapping[str, pa.Table]) -> MergedBucket:
         tuple(_list_contested(job, merge)),
         _contested_ids(job, merge),
         merge.given_up(),
+        merge.by_branch,
     )
 
 
@@ -285,6 +287,11 @@ class BucketedMerge:
     def resolved_count(self) -> int:
         """How many entities that both branches changed were decided on."""
         return sum(one.resolved_count for one in self.buckets)
+
+    @property
+    def by_branch(self) -> BranchChanges:
+        """How many entities each branch changed."""
+        return sum((one.by_branch for one in self.buckets), BranchChanges())
 
     def change(self) -> TargetChange:
         """What happens to the target."""

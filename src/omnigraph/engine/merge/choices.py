@@ -6,15 +6,16 @@ The most specific choice wins: a property of one entity, then the entity, then t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.table_types import SYSTEM_COLUMNS, TableType
+from omnigraph.engine.graph.layout import split_key, table_key
+from omnigraph.engine.graph.table_types import ID, SYSTEM_COLUMNS, TableType
 from omnigraph.engine.merge.conflict import ConflictKind, MergeConflict, RuleViolation
 from omnigraph.engine.rows.blobs import read_blobs, reject_external
 from omnigraph.engine.rows.json_columns import ParsedColumn, parse_column
@@ -141,18 +142,95 @@ class MergeChoices:
 STRATEGIES = (MergeSide.OURS, MergeSide.THEIRS)
 
 
-def parse_strategy(text: str | None) -> MergeSide | None:
-    """Return the strategy that a user named."""
-    if text is None or text in STRATEGIES:
-        return None if text is None else MergeSide(text)
-    raise BadRequest(f"'{text}' is not a merge strategy", remedy=_list_choices(STRATEGIES))
-
-
-def parse_granularity(text: str) -> MergeGranularity:
-    """Return the granularity that a user named."""
+def parse_granularity(text: str | None) -> MergeGranularity | None:
+    """Return the granularity that a user named, if any."""
+    if text is None:
+        return None
     if text in list(MergeGranularity):
         return MergeGranularity(text)
     raise BadRequest(f"'{text}' is not a merge granularity", remedy=_list_choices(MergeGranularity))
+
+
+def choose_granularity(
+    asked: MergeGranularity | None, declared: str | None = None, default: str | None = None
+) -> MergeGranularity:
+    """Return the granularity of a type: of the call, else of its `@merge`, else the default, else `row`."""
+    if asked is not None:
+        return asked
+    return MergeGranularity(declared or default or MergeGranularity.ROW)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategies:
+    """Which side wins: everywhere, and by type and property as users name them."""
+
+    everywhere: MergeSide | None = None
+    by_name: Mapping[str, MergeSide] = field(default_factory=dict)
+    """By `Person`, `Person.age`, or either behind `node:` or `edge:`."""
+
+
+StrategyInput = str | Mapping[str, Literal["ours", "theirs"]] | list[str] | None
+"""One side for everything; or sides by type and property, as a mapping or as texts like `Person.age=ours`."""
+
+
+def parse_strategies(given: StrategyInput) -> Strategies:
+    """Return the strategies that a user named."""
+    if given is None or isinstance(given, str):
+        return _parse_strategies([] if given is None else [("", given)])
+    if isinstance(given, Mapping):
+        return _parse_strategies(given.items())
+    pairs = [text.rpartition("=") for text in given]
+    return _parse_strategies((name, side) for name, _, side in pairs)
+
+
+def _parse_strategies(given: Iterable[tuple[str, str]]) -> Strategies:
+    found: dict[str, MergeSide] = {}
+    for name, side in given:
+        if side not in STRATEGIES:
+            raise BadRequest(f"'{side}' is not a merge strategy", remedy=_list_choices(STRATEGIES))
+        place = name or "*"
+        if found.get(place, side) != side:
+            raise BadRequest(f"there are two strategies for '{place}'", remedy="name one of them")
+        found[place] = MergeSide(side)
+    everywhere = found.pop("*", None)
+    return Strategies(everywhere, found)
+
+
+def with_strategies(
+    choices: MergeChoices, strategies: Strategies, targets: Mapping[str, TableType]
+) -> MergeChoices:
+    """Return the choices with strategies for everything that they do not decide."""
+    types = dict(choices.types)
+    for name, side in strategies.by_name.items():
+        key, declared = _find_place(name, targets)
+        known = types.get(key, TypeChoice())
+        if declared is None:
+            types[key] = replace(known, take=known.take or side)
+        elif declared not in known.properties:
+            types[key] = replace(known, properties={**known.properties, declared: side})
+    return replace(choices, strategy=strategies.everywhere, types=types)
+
+
+def _find_place(name: str, targets: Mapping[str, TableType]) -> tuple[str, str | None]:
+    """Return the table of `Type` or `Type.property`, and the property."""
+    type_name, dot, declared = name.partition(".")
+    for key in (type_name, table_key("node", type_name), table_key("edge", type_name)):
+        if key in targets:
+            break
+    else:
+        known = ", ".join(split_key(key)[1] for key in sorted(targets))
+        raise BadRequest(
+            f"a strategy names the type '{type_name}', which is not there", remedy=f"it has: {known}"
+        )
+    if not dot:
+        return key, None
+    columns = [field.name for field in targets[key].schema if field.name != ID]
+    if declared not in columns:
+        raise BadRequest(
+            f"a strategy names '{name}', and '{type_name}' has no property '{declared}'",
+            remedy=f"it has: {', '.join(columns)}",
+        )
+    return key, declared
 
 
 def _list_choices(words: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Literal, TypedDict
 
@@ -17,10 +18,16 @@ from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.merge_pins import pin_head
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
-from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity, MergeSide
+from omnigraph.engine.merge.choices import (
+    MergeChoices,
+    MergeGranularity,
+    Strategies,
+    choose_granularity,
+    with_strategies,
+)
 from omnigraph.engine.merge.merge_inputs import MergeSource, capture_source, find_merge_inputs, source_from
 from omnigraph.engine.merge.plan import MergePlan, MergePlanner, Scratch
-from omnigraph.engine.merge.resolutions import ResolutionsInput, read_resolutions, with_strategy
+from omnigraph.engine.merge.resolutions import ResolutionsInput, read_resolutions
 from omnigraph.engine.merge.result import MergePreview, MergeResult
 from omnigraph.engine.tasks.runner import EngineName
 from omnigraph.engine.write.transaction import Author, PreparedWrite, Transaction, begin, commit_write
@@ -37,9 +44,9 @@ class MergeOptions(TypedDict, total=False):
 
     actor: str | None
     message: str | None
-    strategy: Literal["ours", "theirs"] | None
+    strategy: Literal["ours", "theirs"] | Mapping[str, Literal["ours", "theirs"]] | list[str] | None
     resolutions: ResolutionsInput | None
-    granularity: Literal["row", "property"]
+    granularity: Literal["row", "property"] | None
     delete_branch: bool
     engine: EngineName
 
@@ -49,9 +56,10 @@ class MergeRequest:
     """Which branch to merge, and how to decide conflicts."""
 
     source: str
-    strategy: MergeSide | None = None
+    strategies: Strategies = field(default_factory=Strategies)
     resolutions: ResolutionsInput | None = None
-    granularity: MergeGranularity = MergeGranularity.ROW
+    granularity: MergeGranularity | None = None
+    """None leaves it to the types and the default of the graph."""
     delete_branch: bool = False
     runner_choice: RunnerChoice = field(default_factory=RunnerChoice, repr=False, compare=False)
     """Which runner merges, chosen by how much changed."""
@@ -117,6 +125,7 @@ class _Merge:
             given_up=plan.given_up.first,
             given_up_count=plan.given_up.count,
             pending_indexes=receipt.indexes.pending if receipt else {},
+            by_branch=plan.by_branch,
         )
 
 
@@ -133,11 +142,12 @@ def preview(graph: OpenGraph, request: MergeRequest, target: str) -> MergePrevie
         plan.stats,
         plan.conflicts,
         plan.resolved_count,
-        request.granularity,
+        choose_granularity(request.granularity, None, graph.merge_granularity),
         _read_choices(transaction, request, target),
         plan.conflicts_seen,
         plan.given_up.first,
         plan.given_up.count,
+        plan.by_branch,
     )
 
 
@@ -157,10 +167,11 @@ def _planner(
 
 def _read_choices(transaction: Transaction, request: MergeRequest, target: str) -> MergeChoices:
     if request.resolutions is None:
-        return MergeChoices(strategy=request.strategy)
+        return with_strategies(MergeChoices(), request.strategies, transaction.targets)
     found = read_resolutions(request.resolutions, transaction.targets)
-    found.require_for(request.source, target, request.granularity)
-    return with_strategy(found.choices, request.strategy)
+    default = transaction.graph.merge_granularity
+    found.require_for(request.source, target, choose_granularity(request.granularity, None, default))
+    return with_strategies(found.choices, request.strategies, transaction.targets)
 
 
 def target_snapshot(transaction: Transaction, branch: str) -> Snapshot:

@@ -19,7 +19,13 @@ from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.merge.bucketed_merge import BucketedMerge, BucketJob
-from omnigraph.engine.merge.choices import EntityChoice, MergeChoices, MergeGranularity, PendingChoices
+from omnigraph.engine.merge.choices import (
+    EntityChoice,
+    MergeChoices,
+    MergeGranularity,
+    PendingChoices,
+    choose_granularity,
+)
 from omnigraph.engine.merge.conflict import (
     ConflictKey,
     ConflictKind,
@@ -38,7 +44,7 @@ from omnigraph.engine.merge.merge_inputs import (
 from omnigraph.engine.merge.patched_side import compare_merge_sides, plain_side, with_disputed
 from omnigraph.engine.merge.row_rule import MergeSides
 from omnigraph.engine.merge.rule_checks import choices_for_nodes, find_violations
-from omnigraph.engine.merge.table_merge import InMemoryMerge, MergeTask, TableMerge
+from omnigraph.engine.merge.table_merge import BranchChanges, InMemoryMerge, MergeTask, TableMerge
 from omnigraph.engine.merge.target_change import TargetChange, override_entities
 from omnigraph.engine.write.transaction import Transaction
 from omnigraph.errors import Conflict, OmnigraphError
@@ -86,6 +92,8 @@ class MergePlan:
     """The commits that the target has to record."""
     given_up: GivenUpSummary = field(default_factory=GivenUpSummary)
     """What decisions about whole entities dropped although only one branch had changed it."""
+    by_branch: Mapping[str, BranchChanges] = field(default_factory=dict)
+    """What each branch did, by table, of the tables that the source changed."""
 
 
 @dataclass(slots=True)
@@ -107,7 +115,7 @@ class MergePlanner:
         transaction: Transaction,
         inputs: MergeInputs,
         choices: MergeChoices,
-        granularity: MergeGranularity,
+        granularity: MergeGranularity | None,
         runner_choice: RunnerChoice,
     ) -> None:
         self._transaction = transaction
@@ -146,6 +154,7 @@ class MergePlanner:
             conflicts_seen,
             self._inputs.merged_commits,
             GivenUpSummary.of(one.given_up() for one in merges.values() if one.resolved_count),
+            {key: merges[key].by_branch for key in sorted(merges, key=table_order)},
         )
 
     # --- tables ----------------------------------------------------------------------------------
@@ -172,7 +181,7 @@ class MergePlanner:
         stable = sides.target.table.has_stable_row_ids and base is plain_side(base)
         sides = replace(sides, same_rows=stable and (ours is None or ours.is_linear))
         task = MergeTask(
-            self._transaction.targets[key], sides, self._granularity, self._choices, self._branches
+            self._transaction.targets[key], sides, self._granularity_of(key), self._choices, self._branches
         )
         runner = self._runner_choice.choose_runner(theirs, *([] if ours is None else [ours]))
         if runner is not None:
@@ -189,6 +198,10 @@ class MergePlanner:
         return InMemoryMerge.of(
             task, found, None if ours is None else compare_merge_sides(base, sides.target)
         )
+
+    def _granularity_of(self, key: str) -> MergeGranularity:
+        declared = self._transaction.targets[key].owner.merge
+        return choose_granularity(self._granularity, declared, self._graph.merge_granularity)
 
     def _strategy(self, key: str) -> TableStrategy:
         at = self._inputs

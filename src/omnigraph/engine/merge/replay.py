@@ -8,7 +8,7 @@ base, so nothing can conflict. The head of a branch never moves back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Literal, TypeAlias, TypedDict
 
@@ -22,9 +22,10 @@ from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.merge.choices import (
     MergeChoices,
     MergeGranularity,
-    MergeSide,
+    Strategies,
     parse_granularity,
-    parse_strategy,
+    parse_strategies,
+    with_strategies,
 )
 from omnigraph.engine.merge.conflict_builder import BranchNames
 from omnigraph.engine.merge.merge import target_snapshot
@@ -44,8 +45,8 @@ class ReplayOptions(TypedDict, total=False):
 
     actor: str | None
     message: str | None
-    strategy: Literal["ours", "theirs"] | None
-    granularity: Literal["row", "property"]
+    strategy: Literal["ours", "theirs"] | Mapping[str, Literal["ours", "theirs"]] | list[str] | None
+    granularity: Literal["row", "property"] | None
     engine: EngineName
 
 
@@ -53,15 +54,17 @@ class ReplayOptions(TypedDict, total=False):
 class ReplayChoices:
     """How conflicts are decided, and where the work is done."""
 
-    strategy: MergeSide | None = None
-    granularity: MergeGranularity = MergeGranularity.ROW
+    strategies: Strategies = field(default_factory=Strategies)
+    granularity: MergeGranularity | None = None
     runner_choice: RunnerChoice = field(default_factory=RunnerChoice, repr=False, compare=False)
 
     @classmethod
     def of(cls, how: ReplayOptions) -> ReplayChoices:
         """Return the choices that options name."""
-        granularity = parse_granularity(how.get("granularity", "row"))
-        return cls(parse_strategy(how.get("strategy")), granularity, RunnerChoice(how.get("engine", "auto")))
+        granularity = parse_granularity(how.get("granularity"))
+        return cls(
+            parse_strategies(how.get("strategy")), granularity, RunnerChoice(how.get("engine", "auto"))
+        )
 
 
 Replay: TypeAlias = Callable[[OpenGraph, Commit, Author, ReplayChoices], MergeResult]
@@ -169,7 +172,7 @@ class _Replay:
             names=BranchNames(self._name, target.branch),
             may_adopt=False,
         )
-        choices = MergeChoices(strategy=options.strategy)
+        choices = with_strategies(MergeChoices(), options.strategies, transaction.targets)
         return MergePlanner(transaction, inputs, choices, options.granularity, options.runner_choice)
 
     def _require_schema(self, transaction: Transaction, moment: Snapshot) -> None:
@@ -194,4 +197,5 @@ class _Replay:
             given_up=plan.given_up.first,
             given_up_count=plan.given_up.count,
             pending_indexes=receipt.indexes.pending if receipt else {},
+            by_branch=plan.by_branch,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +100,6 @@ def read_resolutions(given: ResolutionsInput, keys: Collection[str]) -> Resoluti
     _refuse_repeated(entities)
     choices = MergeChoices(default=found.default, types=types, entities=entities)
     return Resolutions(choices, found.source, found.into, found.granularity)
-
-
-def with_strategy(choices: MergeChoices, strategy: MergeSide | None) -> MergeChoices:
-    """Return the choices with a strategy for everything else."""
-    return replace(choices, strategy=strategy)
 
 
 def _read_json(path: Path) -> Any:

@@ -16,6 +16,7 @@ from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity
 from omnigraph.engine.merge.conflict import DroppedValues, MergeConflict
 from omnigraph.engine.merge.merge_inputs import MergeOutcome
 from omnigraph.engine.merge.resolutions import build_resolutions, write_resolutions
+from omnigraph.engine.merge.table_merge import BranchChanges
 from omnigraph.engine.upkeep.declared_indexes import PendingIndexes, pending_json
 
 _CONFLICTS = [Heading("type"), Heading("id"), Heading("conflict"), Heading("what")]
@@ -45,6 +46,8 @@ class MergeResult:
     """Of how many entities."""
     pending_indexes: PendingIndexes = field(default_factory=dict, hash=False)
     """Columns whose declared index is not built yet or lags, by table; reads are right without."""
+    by_branch: Mapping[str, BranchChanges] = field(default_factory=dict, hash=False)
+    """What each branch did since their histories parted, by type, of the types that the source changed."""
 
     def to_json(self) -> dict[str, Any]:
         """The result as scripts read it."""
@@ -62,6 +65,7 @@ class MergeResult:
             "changes": {key: stat.to_json() for key, stat in self.changes.items()},
             **_given_up_json(self.given_up, self.given_up_count),
             "pending_indexes": pending_json(self.pending_indexes),
+            "by_branch": {key: one.to_json() for key, one in self.by_branch.items()},
         }
 
     def __repr__(self) -> str:
@@ -100,6 +104,8 @@ class MergePreview:
     the first 1,000 entities."""
     given_up_count: int = 0
     """Of how many entities."""
+    by_branch: Mapping[str, BranchChanges] = field(default_factory=dict, hash=False)
+    """What each branch did since their histories parted, by type, of the types that the source changed."""
 
     def resolution_file(self) -> dict[str, Any]:
         """All conflicts with room for decisions, as `merge(resolutions=...)` takes them."""
@@ -118,6 +124,7 @@ class MergePreview:
             "resolved": self.resolved,
             "changes": {key: stat.to_json() for key, stat in self.changes.items()},
             **_given_up_json(self.given_up, self.given_up_count),
+            "by_branch": {key: one.to_json() for key, one in self.by_branch.items()},
             "merge_conflicts": [conflict.to_json() for conflict in self.conflicts],
         }
 

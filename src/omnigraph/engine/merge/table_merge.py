@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from dataclasses import field
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.changes.change import ChangeCounts
 from omnigraph.engine.changes.equality import Mask
 from omnigraph.engine.changes.row_pairs import RowPairs
 from omnigraph.engine.commit.plan import Effect
@@ -37,6 +39,28 @@ class MergeTask:
     branches: BranchNames
 
 
+@dataclass(frozen=True, slots=True)
+class BranchChanges:
+    """How many entities of a type each branch changed since their histories parted."""
+
+    source: ChangeCounts = field(default_factory=ChangeCounts)
+    target: ChangeCounts = field(default_factory=ChangeCounts)
+
+    def __add__(self, other: BranchChanges) -> BranchChanges:
+        """Return the sums of two parts of a type."""
+        return BranchChanges(_sum(self.source, other.source), _sum(self.target, other.target))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return both counts as JSON."""
+        return {"source": self.source.to_json(), "target": self.target.to_json()}
+
+
+def _sum(one: ChangeCounts, other: ChangeCounts) -> ChangeCounts:
+    return ChangeCounts(
+        one.inserted + other.inserted, one.updated + other.updated, one.deleted + other.deleted
+    )
+
+
 class TableMerge(Protocol):
     """The merge of one table."""
 
@@ -48,6 +72,11 @@ class TableMerge(Protocol):
     @property
     def resolved_count(self) -> int:
         """How many entities that both branches changed were decided on."""
+        ...
+
+    @property
+    def by_branch(self) -> BranchChanges:
+        """How many entities each branch changed."""
         ...
 
     def change(self) -> TargetChange:
@@ -96,13 +125,16 @@ class InMemoryMerge:
     undecided: CellDecisions
     """The decisions before choices are applied."""
     decisions: CellDecisions
+    by_branch: BranchChanges
+    """How many entities each branch changed."""
 
     @classmethod
     def of(cls, task: MergeTask, theirs: RowPairs, ours: RowPairs | None) -> InMemoryMerge:
         """Apply the row rule, then the choices; see `apply_row_rule`."""
         delta = apply_row_rule(task.sides, theirs, ours)
         before = decide_by_granularity(delta.contested, task.target, task.granularity)
-        return cls(task, delta, before, apply_choices(before, task.choices))
+        changes = BranchChanges(theirs.stat, ChangeCounts() if ours is None else ours.stat)
+        return cls(task, delta, before, apply_choices(before, task.choices), changes)
 
     @property
     def sides(self) -> MergeSides:

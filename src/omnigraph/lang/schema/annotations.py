@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from omnigraph.errors import InvalidValue
 from omnigraph.lang.schema import schema_ast as ast
-from omnigraph.lang.schema.catalog import LANGUAGES, METRICS, Property, TypeKind
+from omnigraph.lang.schema.catalog import GRANULARITIES, LANGUAGES, METRICS, Property, TypeKind
 from omnigraph.lang.schema.interfaces import MARKS, Member, Members
 from omnigraph.lang.source import Problems
 from omnigraph.lang.types import Scalar, ValueType
@@ -47,7 +47,7 @@ def default_json(declared: Property) -> Json:
     return to_json_value(default_of(declared), declared.type)
 
 
-ANNOTATIONS = ("description", "instruction", "rename_from", "embed", "default", "metric", "text")
+ANNOTATIONS = ("description", "instruction", "rename_from", "embed", "default", "metric", "text", "merge")
 """The annotations that mean something; any other is kept as metadata."""
 
 _ON_PROPERTIES = (*MARKS, "embed")
@@ -66,6 +66,10 @@ def check_type_annotations(
                 else f"@{found.name} is not supported on edges (edge {name})"
             )
             problems.add(reason, found.at)
+        elif found.name == "merge":
+            _check_choice(found, f"{kind} {name}", GRANULARITIES, problems)
+    for repeated in _find_repeated(annotations, ("merge",)):
+        problems.add(f"{kind} {name} declares @merge multiple times", repeated.at)
     _check_texts(f"{kind} {name}", annotations, ("description", "instruction"), problems)
     _check_rename(f"{kind} {name}", annotations, problems)
 

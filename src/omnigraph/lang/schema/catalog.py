@@ -15,6 +15,12 @@ TypeKind = Literal["interface", "node", "edge"]
 Metric = Literal["l2", "cosine", "dot"]
 """How the vectors of a property are compared."""
 
+Granularity = Literal["row", "property"]
+"""What contradicts in a merge: two changes of one entity, or only of one property of it."""
+
+GRANULARITIES: tuple[Granularity, ...] = ("row", "property")
+"""The names that `@merge` takes."""
+
 METRICS: Mapping[str, Metric] = {"l2": "l2", "euclidean": "l2", "cosine": "cosine", "dot": "dot"}
 """The names that `@metric` takes."""
 
@@ -170,6 +176,11 @@ class NodeType:
     implements: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
 
+    @property
+    def merge(self) -> Literal["row", "property"] | None:
+        """How its entities are merged, by its `@merge`; None where it has none."""
+        return find_granularity(self.annotations)
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeType:
@@ -186,6 +197,17 @@ class EdgeType:
     key: tuple[str, ...] = ()
     """`src` and `dst`, and perhaps a property, in the order in which they form the id; empty when ids are
     explicit or generated."""
+
+    @property
+    def merge(self) -> Literal["row", "property"] | None:
+        """How its entities are merged, by its `@merge`; None where it has none."""
+        return find_granularity(self.annotations)
+
+
+def find_granularity(annotations: tuple[Annotation, ...]) -> Granularity | None:
+    """Return what the `@merge` among the annotations of a type says."""
+    value = next((each.value for each in annotations if each.name == "merge"), None)
+    return next((one for one in GRANULARITIES if one == value), None)
 
 
 @dataclass(frozen=True, slots=True)

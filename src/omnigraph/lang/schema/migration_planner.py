@@ -15,6 +15,7 @@ from omnigraph.lang.schema.catalog import (
     NodeType,
     Property,
     TypeKind,
+    find_granularity,
 )
 from omnigraph.lang.schema.catalog_json import (
     Owner,
@@ -36,6 +37,7 @@ from omnigraph.lang.schema.migration_steps import (
     ChangeCardinality,
     ChangeDefault,
     ChangeLanguage,
+    ChangeMerge,
     ChangeMetric,
     DropMode,
     DropProperty,
@@ -208,7 +210,9 @@ class _Comparison:
     def compare_type_metadata(self, old: tuple[Annotation, ...], new: tuple[Annotation, ...]) -> None:
         if find_documentation(old) != find_documentation(new):
             self.steps.append(UpdateTypeMetadata(self.kind, self.name, find_documentation(new)))
-        if other_annotations(old) != other_annotations(new):
+        if find_granularity(old) != find_granularity(new):
+            self.steps.append(ChangeMerge(self.kind, self.name, find_granularity(new)))
+        if other_annotations(old, besides=("merge",)) != other_annotations(new, besides=("merge",)):
             self.refuse(f"changing annotations beyond @description/@instruction on {self.kind} '{self.name}'")
 
     # --- its properties ------------------------------------------------------------------------

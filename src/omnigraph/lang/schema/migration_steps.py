@@ -144,6 +144,17 @@ class ChangeDefault(_Step):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeMerge(_Step):
+    """Entities of a type are merged by another granularity; nothing that is stored changes."""
+
+    kind = "change_merge"
+    type_kind: TypeKind
+    type_name: str
+    granularity: Literal["row", "property"] | None
+    """None when merges decide again."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeMetric(_Step):
     """Vectors of a property are compared by another metric; no row changes, its index is rebuilt."""
 
@@ -257,6 +268,7 @@ MigrationStep = (
     | WidenProperty
     | RequireProperty
     | ChangeDefault
+    | ChangeMerge
     | ChangeMetric
     | ChangeLanguage
     | ChangeCardinality
@@ -327,6 +339,9 @@ def describe(step: MigrationStep) -> str:
         case ChangeCardinality():
             old, new = _format_bounds(step.old), _format_bounds(step.new)
             return f"~ {step.type_name} @card({old}) becomes @card({new})"
+        case ChangeMerge():
+            how = f"@merge({step.granularity})" if step.granularity else "as merges say"
+            return f"~ {step.type_kind} {step.type_name} is merged {how}"
         case AddConstraint():
             return f"+ {step.type_name} {constraint_text(step.constraint)}"
         case DropType():

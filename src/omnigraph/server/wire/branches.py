@@ -50,9 +50,9 @@ class BranchMergeRequest(Wire, frozen=True, kw_only=True):
     source: str
     target: str | None = None
     delete_branch: bool = False
-    strategy: Literal["ours", "theirs"] | None = None
+    strategy: Literal["ours", "theirs"] | dict[str, Literal["ours", "theirs"]] | None = None
     resolutions: dict[str, Any] | None = None
-    granularity: Literal["row", "property"] = "row"
+    granularity: Literal["row", "property"] | None = None
     message: str | None = None
 
 
@@ -64,8 +64,8 @@ class ReplayRequest(Wire, frozen=True, kw_only=True):
 
     commit: str
     branch: str | None = None
-    strategy: Literal["ours", "theirs"] | None = None
-    granularity: Literal["row", "property"] = "row"
+    strategy: Literal["ours", "theirs"] | dict[str, Literal["ours", "theirs"]] | None = None
+    granularity: Literal["row", "property"] | None = None
     message: str | None = None
 
 
@@ -92,6 +92,7 @@ class BranchMergeOutput(Sparse, frozen=True, kw_only=True):
     branch_delete_error: str | None = None
     given_up: list[dict[str, Any]] = msgspec.field(default_factory=list)
     given_up_count: int = 0
+    by_branch: dict[str, dict[str, ChangeCountsOutput]] = msgspec.field(default_factory=dict)
 
 
 def merge_output(
@@ -114,4 +115,8 @@ def merge_output(
         branch_delete_error=problem,
         given_up=[one.to_json() for one in done.given_up],
         given_up_count=done.given_up_count,
+        by_branch={
+            key: {side: ChangeCountsOutput(**counts) for side, counts in one.to_json().items()}
+            for key, one in done.by_branch.items()
+        },
     )

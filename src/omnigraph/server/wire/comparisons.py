@@ -68,9 +68,9 @@ class MergePreviewRequest(Wire, frozen=True, kw_only=True):
 
     source: str
     target: str | None = None
-    strategy: Literal["ours", "theirs"] | None = None
+    strategy: Literal["ours", "theirs"] | dict[str, Literal["ours", "theirs"]] | None = None
     resolutions: dict[str, Any] | None = None
-    granularity: Literal["row", "property"] = "row"
+    granularity: Literal["row", "property"] | None = None
 
 
 class MergePreviewOutput(Wire, frozen=True, kw_only=True):
@@ -87,6 +87,7 @@ class MergePreviewOutput(Wire, frozen=True, kw_only=True):
     changes: dict[str, ChangeCountsOutput]
     given_up: list[dict[str, Any]]
     given_up_count: int
+    by_branch: dict[str, dict[str, ChangeCountsOutput]]
     merge_conflicts: list[MergeConflictOutput]
     met: list[MergeConflictOutput]
     resolutions: dict[str, Any]
