@@ -70,6 +70,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 ALGORITHMS: list[Algorithm] = [
     PageRank(max_iterations=3),
+    PageRank(max_iterations=3, way="in", weight="cost"),
     ConnectedComponents(),
     LabelPropagation(3),
     ShortestPaths(("p3", "p38"), "out", "cost"),
@@ -160,8 +161,8 @@ def local(graph: Graph, algorithm: Algorithm) -> pa.Table:
 
 def _how(algorithm: Algorithm) -> dict[str, Any]:
     match algorithm:
-        case PageRank():
-            return {"max_iterations": 3}
+        case PageRank(way=way, weight=weight):
+            return {"max_iterations": 3, "direction": way, "weight": weight}
         case LabelPropagation():
             return {"max_iterations": 3}
         case ShortestPaths():

@@ -155,9 +155,23 @@ def pagerank(
     max_iterations: Annotated[
         int, typer.Option("--max-iterations", help="Rounds at most.", metavar="N")
     ] = 100,
+    direction: Annotated[
+        Direction, typer.Option("--direction", help="Which way edges are walked.")
+    ] = Direction.OUT,
+    weight: Annotated[
+        str | None,
+        typer.Option("--weight", help="The property to choose among edges by.", metavar="PROPERTY"),
+    ] = None,
 ) -> AlgorithmResult:
     """Rank every node by the edges that lead to it."""
-    return algorithms.pagerank(damping=damping, tolerance=tolerance, max_iterations=max_iterations, **how)
+    return algorithms.pagerank(
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        direction=direction.value,
+        weight=weight,
+        **how,
+    )
 
 
 @_make_command

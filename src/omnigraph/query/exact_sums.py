@@ -86,6 +86,19 @@ def sums_by_group(groups: Positions, count: int, numbers: Floats, weights: Whole
     return Sums(*_round_parts(_combine_parts([*large, *beside], count)), power, endless)
 
 
+LARGEST_PART = _HUGE
+"""Sums of larger numbers cannot be cut into parts."""
+
+
+def cut_into_parts(groups: Positions, count: int, numbers: Floats) -> list[Floats]:
+    """Numbers whose sum is exactly that of each group; the numbers may come from several places.
+
+    All are less than `LARGEST_PART`. `sums_by_group` of all parts is the same however the numbers were
+    distributed over places.
+    """
+    return list(_split_sums(groups, count, numbers, None))
+
+
 def _largest_size(numbers: Floats) -> float:
     """The size of the largest number; not a number where one of them is none."""
     return float(max(numbers.max(), -numbers.min())) if len(numbers) else 0.0

@@ -32,6 +32,7 @@ from omnigraph.query.algorithms.edge_block import (
     Block,
     Edges,
     Part,
+    WalkDirection,
     build_block,
     find_corners,
     list_corners,
@@ -125,6 +126,28 @@ def run_algorithm(graph: Drawn, algorithm: Algorithm) -> list[Any]:
     assert len(values.column) == graph.count
     listed: list[Any] = values.column.to_pylist()
     return listed
+
+
+@pytest.mark.fuzz
+@settings(max_examples=FEWER)
+@given(graphs(), st.sampled_from(["out", "in"]))
+def test_weighted_pagerank_is_that_of_igraph_in_either_direction(graph: Drawn, way: WalkDirection) -> None:
+    ranks = run_algorithm(graph, PageRank(0.85, 1e-12, 1000, way, "w"))
+    # To igraph an edge of weight 0 is there; here it is never taken.
+    taken = [(edge, weight) for edge, weight in zip(graph.edges, graph.weights, strict=True) if weight]
+    edges = [edge if way == "out" else edge[::-1] for edge, _ in taken]
+    peer = igraph.Graph(graph.count, edges, directed=True)
+    assert ranks == pytest.approx(peer.pagerank(weights=[weight for _, weight in taken]), abs=1e-9)
+    assert sum(ranks) == pytest.approx(1)
+
+
+def test_a_walk_both_ways_ranks_by_all_edges_and_huge_weights_are_refused() -> None:
+    line = Drawn(3, [(0, 1), (2, 1)], [2.0, 2.0])
+    ends, middle = run_algorithm(line, PageRank(way="both"))[:2]
+    assert middle == pytest.approx(0.4864864, abs=1e-6)
+    assert run_algorithm(line, PageRank(way="both", weight="w")) == pytest.approx([ends, middle, ends])
+    with pytest.raises(BadRequest, match="3e\\+150 or more"):
+        run_algorithm(Drawn(2, [(0, 1)], [1e200]), PageRank(weight="w"))
 
 
 @pytest.mark.fuzz

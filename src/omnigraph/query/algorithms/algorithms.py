@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from omnigraph.arguments import require_number, require_whole
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.errors import InvalidValue
+from omnigraph.errors import BadRequest, InvalidValue
 from omnigraph.lang.types import F64, I64, ValueType
 from omnigraph.query.algorithms.edge_block import (
     Arrangement,
     Block,
     Commonest,
     Edges,
+    Flows,
     Least,
     Numbers,
     Part,
@@ -29,8 +30,10 @@ from omnigraph.query.algorithms.edge_block import (
     WalkDirection,
     count_arrivals,
     count_departures,
+    list_outflow,
 )
 from omnigraph.query.algorithms.local_graph import Numbering
+from omnigraph.query.exact_sums import LARGEST_PART, Floats, sums_by_group
 
 WAYS: tuple[WalkDirection, ...] = ("out", "in", "both")
 
@@ -72,15 +75,17 @@ class Algorithm(Protocol):
 class PageRank:
     """The probability that a random walk is at a node, restarting anywhere now and then.
 
-    At a node without edges the walk restarts as well. Parallel edges count each.
+    At a node without edges to take the walk restarts as well. Parallel edges count each, or as much as their
+    weight: an edge of weight 0 is never taken.
     """
 
     damping: float = 0.85
     tolerance: float = 1e-9
     max_iterations: int = 100
+    way: WalkDirection = "out"
+    weight: str | None = None
 
     name = "pagerank"
-    arrangement = Arrangement("out")
     type = F64
 
     def __post_init__(self) -> None:
@@ -91,29 +96,54 @@ class PageRank:
         if not self.tolerance > 0:
             raise InvalidValue(f"tolerance must be more than 0, got {self.tolerance}")
         _require_rounds(self.max_iterations)
+        require_way(self.way)
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """The edges the way they are walked."""
+        return Arrangement(self.way, weight=self.weight)
 
     def run(self, edges: Edges, nodes: Numbering) -> Values:
         """Round after round, until all changes together are less than the tolerance."""
         count = edges.count
         if count == 0:
             return Values(pa.array([], pa.float64()), 0)
-        leaving = np.zeros(count, dtype=np.int64)
-        for some, counts in edges.parts("counting edges", count_departures):
-            leaving[some] += counts
+        leaving = _count_leaving(edges) if self.weight is None else _sum_outflow(edges, self.weight)
         stuck = leaving == 0
         share = np.divide(1.0, leaving, out=np.zeros(count), where=~stuck)
         rank, change, rounds = np.full(count, 1 / count), np.inf, 0
         while change >= self.tolerance and rounds < self.max_iterations:
             before, rounds = rank, rounds + 1
-            arrived = _sum_arrivals(edges, before * share)
+            passed = Sums(before * share) if self.weight is None else Flows(before, leaving)
+            arrived = _sum_arrivals(edges, passed)
             rank = (1 - self.damping) / count + self.damping * (arrived + before[stuck].sum() / count)
             change = float(np.abs(rank - before).sum())
         return Values(pa.array(rank), rounds, change < self.tolerance)
 
 
-def _sum_arrivals(edges: Edges, share: NDArray[np.float64]) -> NDArray[np.float64]:
+def _count_leaving(edges: Edges) -> Floats:
+    leaving = np.zeros(edges.count)
+    for some, counts in edges.parts("counting edges", count_departures):
+        leaving[some] += counts
+    return leaving
+
+
+def _sum_outflow(edges: Edges, weight: str) -> Floats:
+    """The sum of the weights that leave each node, the same however edges are distributed over blocks."""
+    found = list(edges.parts("adding weights", list_outflow))
+    nodes = np.concatenate([np.empty(0, dtype=np.int64), *(some for some, _ in found)])
+    parts = np.concatenate([np.empty(0), *(values for _, values in found)])
+    if not np.isfinite(parts).all():
+        raise BadRequest(
+            f"a '{weight}' is {LARGEST_PART:.0e} or more, too much to share a rank by",
+            remedy="choose another property, or leave the weight out",
+        )
+    return sums_by_group(nodes, edges.count, parts).totals()[0]
+
+
+def _sum_arrivals(edges: Edges, passed: Sums | Flows) -> Floats:
     arrived = np.zeros(edges.count)
-    for some, sums in edges.parts("passing on ranks", Sums(share)):
+    for some, sums in edges.parts("passing on ranks", passed):
         arrived[some] = sums
     return arrived
 

@@ -42,10 +42,17 @@ class AlgorithmCalls(Generic[Answer]):
         damping: float = 0.85,
         tolerance: float = 1e-9,
         max_iterations: int = 100,
+        direction: WalkDirection = "out",
+        weight: str | None = None,
         **how: Unpack[AlgorithmOptions],
     ) -> Answer:
-        """How important each node is by the edges that lead to it; all together are 1."""
-        return self._run(PageRank(damping, tolerance, max_iterations), AlgorithmRequest(**how))
+        """How important each node is by the edges that lead to it; all together are 1.
+
+        With a `weight` a walk takes each edge as often as that property of it says. `direction="in"` walks
+        against the edges.
+        """
+        ranking = PageRank(damping, tolerance, max_iterations, direction, weight)
+        return self._run(ranking, AlgorithmRequest(**how))
 
     def connected_components(self, **how: Unpack[AlgorithmOptions]) -> Answer:
         """Which nodes hang together, whichever way edges lead: the number of each node's component."""

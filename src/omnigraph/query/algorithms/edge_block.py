@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.query.exact_sums import LARGEST_PART, cut_into_parts
 from omnigraph.query.topology.adjacency import Counts, Mask, expand_runs, run_offsets, split_runs
 
 WalkDirection = Literal["out", "in", "both"]
@@ -131,6 +132,32 @@ def count_departures(block: Block) -> Part:
     """How many edges of the block leave each node."""
     nodes, counts = np.unique(block.sources, return_counts=True)
     return nodes, counts
+
+
+def list_outflow(block: Block) -> Part:
+    """Parts of the sum of the weights of the edges that leave each node; infinite if one is huge."""
+    assert block.weights is not None
+    if len(block.weights) and block.weights.max() >= LARGEST_PART:
+        return block.sources[:1], np.array([np.inf])
+    nodes, groups = np.unique(block.sources, return_inverse=True)
+    parts = cut_into_parts(groups, len(nodes), block.weights)
+    return np.tile(nodes, len(parts)), np.concatenate([np.empty(0), *parts])
+
+
+@dataclass(frozen=True, slots=True)
+class Flows:
+    """What arrives at each node when every node shares its value among its edges, by their weights."""
+
+    values: NDArray[np.float64]
+    outflow: NDArray[np.float64]
+
+    def __call__(self, block: Block) -> Part:
+        if not len(block.targets):
+            return block.targets, np.empty(0)
+        assert block.weights is not None
+        leaving = self.outflow[block.sources]
+        shares = np.divide(block.weights, leaving, out=np.zeros(len(leaving)), where=leaving > 0)
+        return block.targets, np.add.reduceat(self.values[block.sources] * shares, block.first[:-1])
 
 
 @dataclass(frozen=True, slots=True)
