@@ -74,6 +74,14 @@ def test_values_are_written_to_a_branch_and_reported(
     assert "nothing to write: Person.age on branch ages has these values already" in capsys.readouterr().err
 
 
+def test_rows_are_filtered_by_type(filled: str, run: Run, refused: Refused) -> None:
+    kept = run("algorithm", "degree", filled, "--where", 'Person: handle != "bo"', "--format", "csv")
+    assert kept == "id,type,value\nada,Person,0\ncy,Person,0\n"
+    two = ["--where", 'Person:handle > "ada"', "--where", 'Person: handle < "cy"']
+    assert run("algorithm", "degree", filled, *two, "--format", "csv") == "id,type,value\nbo,Person,0\n"
+    assert "is not TYPE:COMPARISON" in refused("algorithm", "degree", filled, "--where", "age > 3")[1]
+
+
 def test_options_of_other_algorithms_are_refused(
     filled: str, refused: Refused, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -184,7 +184,11 @@ def test_ranks_of_spark_are_those_of_this_process_and_become_a_property(
     spark: SparkSession, graph: Graph
 ) -> None:
     graph.branches.create("ranks")
-    how: Any = {"edges": "Knows", "max_iterations": 2, "branch": "ranks"}
+    where = {"Person": ['name != "p7"'], "Knows": "cost > 0.05"}
+    how: Any = {"edges": "Knows", "max_iterations": 2, "branch": "ranks", "weight": "cost"}
+    filtered = graph.algorithms.pagerank(**how, where=where, engine="spark").to_arrow()
+    assert filtered.equals(graph.algorithms.pagerank(**how, where=where, engine="local").to_arrow())
+    assert len(filtered) == PEOPLE - 1
     found = graph.algorithms.pagerank(**how, engine="spark", write_to="Person.rank")
     assert (found.engine, found.why) == ("spark", "it was asked for")
     assert found.to_arrow().equals(graph.algorithms.pagerank(**how, engine="local").to_arrow())

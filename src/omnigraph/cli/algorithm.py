@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, get_type_hints
 
@@ -15,6 +16,7 @@ from omnigraph.cli.command_groups import Group, new_app
 from omnigraph.cli.options import AsJson, Branch, Commit, EngineBySize, Message, Time, Version, resolve_time
 from omnigraph.cli.output import print_note
 from omnigraph.cli.result_output import Form, Output, choose_format, write_result
+from omnigraph.errors import BadRequest
 from omnigraph.query.algorithms.algorithm_request import (
     AlgorithmOptions,
     AlgorithmResult,
@@ -27,6 +29,9 @@ Compute = Callable[..., AlgorithmResult]
 
 _FLAGS = frozenset({"--distinct", "--json", "--yes", "--quiet", "--debug", "-h", "--help"})
 """Options without a value."""
+
+
+_FILTER = re.compile(r"((?:node:|edge:)?[A-Za-z0-9_]+)\s*:\s*(.+)", re.DOTALL)
 
 
 class Direction(StrEnum):
@@ -68,6 +73,14 @@ def _run_algorithm(
         list[str] | None,
         typer.Option("--edge", help="Only this edge type; may be repeated.", metavar="TYPE"),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--where",
+            help="Only rows that pass, like `Person: age >= 30`; may be repeated.",
+            metavar="TYPE:COMPARISON",
+        ),
+    ] = None,
     branch: Branch = None,
     commit: Commit = None,
     version: Version = None,
@@ -96,6 +109,7 @@ def _run_algorithm(
     shared: AlgorithmOptions = {
         "nodes": node or None,
         "edges": edge or None,
+        "where": _parse_filters(where or ()),
         "branch": branch,
         **resolve_time(commit, time),
         "version": version,
@@ -113,6 +127,17 @@ def _run_algorithm(
     if result.written is not None:
         print_note(_describe_destination(result.written))
         echo_write("algorithm", uri)
+
+
+def _parse_filters(given: Sequence[str]) -> dict[str, list[str]]:
+    """The comparisons by type; a type may be written as `node:Name` or `edge:Name`."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        match = _FILTER.fullmatch(text.strip())
+        if match is None:
+            raise BadRequest(f"'{text}' is not TYPE:COMPARISON", remedy="write it like 'Person: age >= 30'")
+        found.setdefault(match[1], []).append(match[2])
+    return found
 
 
 def _describe_destination(written: WrittenProperty) -> str:

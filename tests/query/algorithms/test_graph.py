@@ -101,6 +101,36 @@ def test_types_say_which_part_of_the_graph_counts(filled: Graph) -> None:
     assert sum(values(algorithms.pagerank()).values()) == pytest.approx(1)
 
 
+def test_filters_say_which_rows_count(filled: Graph) -> None:
+    algorithms = filled.algorithms
+    cheap: Any = {"edges": "Knows", "where": {"Knows": "cost < 2"}}
+    assert people(algorithms.degree(**cheap)) == [1, 2, 1, 0]
+    assert people(algorithms.shortest_paths("ada", **cheap)) == [0, 1, 2, None]
+    without_bo = algorithms.degree(edges="Knows", where={"Person": 'name != "bo"'})
+    assert values(without_bo) == {"Person:ada": 1, "Person:cy": 1, "Person:di": 0}
+    both: Any = {"Person": ['name != "bo"', 'name < "di"'], "edge:Knows": "cost is not null\ncost > 0.5"}
+    assert values(algorithms.degree(edges="Knows", where=both)) == {"Person:ada": 1, "Person:cy": 1}
+    named = algorithms.connected_components(edges="Lives", where={"City": 'name = "rome"'})
+    assert "City:ada" not in values(named)
+    assert values(named)["Person:di"] == values(named)["City:rome"]
+    assert values(algorithms.degree(edges="Knows", where={"Person": 'name = "zoe"'})) == {}
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"City": 'name = "rome"'}, "'City' is none of the types that are looked at"),
+        ({"Person": "age > 3"}, "has no property `age`"),
+        ({"Person": ""}, "a filter needs a comparison"),
+        ({"Knows": "cost > 1 delete Knows where cost > 2"}, "is not one comparison"),
+    ],
+)
+def test_a_filter_that_says_nothing_is_refused(filled: Graph, where: Any, message: str) -> None:
+    with pytest.raises(OmnigraphError) as caught:
+        filled.algorithms.degree(edges="Knows", where=where)
+    assert message in str(caught.value)
+
+
 def test_paths_are_counted_in_edges_or_weighed(filled: Graph) -> None:
     paths = filled.algorithms.shortest_paths
     assert people(paths("cy", edges="Knows")) == [1, 2, 0, None]

@@ -98,8 +98,15 @@ class SparkGraph:
             )
 
     def _read_ids(self, type_name: str) -> pa.Array:
-        rows = self._snapshot.rows(table_key("node", type_name), columns=[ID])
-        return sort_ids(concat_ids(rows.column(ID)))[0]
+        key = table_key("node", type_name)
+        comparisons = self._selection.where.get(key)
+        if comparisons is None:
+            ids = self._snapshot.rows(key, columns=[ID]).column(ID)
+        else:
+            scan = plan_scan(self._uri, self._snapshot, key, [ID], comparisons)
+            parts = [batch.column(0) for some in scan.plan_pieces() for batch in scan(some)]
+            ids = pa.chunked_array(parts, pa.string())
+        return sort_ids(concat_ids(ids))[0]
 
     @contextmanager
     def arrange_edges(self, arrangement: Arrangement) -> Iterator[SparkEdges]:
@@ -140,7 +147,9 @@ class SparkGraph:
         weight = [] if arrangement.weight is None else [arrangement.weight]
         found: list[Piece] = []
         for edge in self._selection.edges:
-            scan = plan_scan(self._uri, self._snapshot, table_key("edge", edge.name), ["src", "dst", *weight])
+            key = table_key("edge", edge.name)
+            columns, comparisons = ["src", "dst", *weight], self._selection.where.get(key)
+            scan = plan_scan(self._uri, self._snapshot, key, columns, comparisons)
             ends = (edge.name, edge.source, edge.target)
             found += [Piece(scan, some, *ends) for some in scan.plan_pieces()]
         return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.graph.branch_names import parse_branch_name
+from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit, require_actor, require_message
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import AtBranch, ReadTarget
@@ -17,9 +19,12 @@ from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import Catalog, EdgeType
 from omnigraph.lang.types import FLOATS, INTEGERS, ValueType
 from omnigraph.lang.values import shorten_legibly
+from omnigraph.query.expressions.pushdown import compile_filter
 from omnigraph.query.result import Result
 
 TypeNames = str | Sequence[str]
+RowFilters = Mapping[str, str | Sequence[str]]
+"""Comparisons by type, as after `where` in a mutation: `{"Person": "age >= 30"}`."""
 Declared = TypeVar("Declared")
 
 
@@ -29,13 +34,17 @@ class Selection:
 
     nodes: tuple[str, ...]
     edges: tuple[EdgeType, ...]
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By table key, the comparisons that its rows must pass."""
 
 
-def selection_of(catalog: Catalog, nodes: TypeNames | None, edges: TypeNames | None) -> Selection:
+def selection_of(
+    catalog: Catalog, nodes: TypeNames | None, edges: TypeNames | None, where: RowFilters | None = None
+) -> Selection:
     """The types that are named.
 
     Without nodes they are those at the ends of the edges, or all of them; without edges they are all that
-    join two of the nodes.
+    join two of the nodes. `where` has comparisons by type.
     """
     chosen = None if edges is None else [_require_edge_type(catalog, name) for name in _to_list(edges)]
     if nodes is not None:
@@ -49,7 +58,32 @@ def selection_of(catalog: Catalog, nodes: TypeNames | None, edges: TypeNames | N
     for edge in chosen:
         _require_ends(edge, names)
     by_name = {edge.name: edge for edge in chosen}
-    return Selection(tuple(sorted(names)), tuple(by_name[name] for name in sorted(by_name)))
+    found = Selection(tuple(sorted(names)), tuple(by_name[name] for name in sorted(by_name)))
+    return found if not where else replace(found, where=_check_filters(catalog, found, where))
+
+
+def _check_filters(catalog: Catalog, selection: Selection, where: RowFilters) -> dict[str, tuple[str, ...]]:
+    """The comparisons by table key; each is compiled once, so that mistakes are reported before the work."""
+    found = {}
+    for name, given in where.items():
+        key = _find_key(selection, name)
+        found[key] = tuple(given.splitlines() if isinstance(given, str) else given)
+        compile_filter(catalog, key, found[key])
+    return found
+
+
+def _find_key(selection: Selection, name: str) -> str:
+    nodes = [table_key("node", each) for each in selection.nodes]
+    edges = [table_key("edge", each.name) for each in selection.edges]
+    found = [key for key in (*nodes, *edges) if name in (key, key.partition(":")[2])]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadRequest(f"'{name}' is a node type and an edge type", remedy=f"name {found[0]} or {found[1]}")
+    raise BadRequest(
+        f"'{shorten_legibly(name)}' is none of the types that are looked at",
+        remedy=f"filter one of: {', '.join(key.partition(':')[2] for key in (*nodes, *edges))}",
+    )
 
 
 def require_weight(edges: Iterable[EdgeType], name: str) -> None:
@@ -106,6 +140,7 @@ class AlgorithmOptions(TypedDict, total=False):
 
     nodes: TypeNames | None
     edges: TypeNames | None
+    where: RowFilters | None
     branch: str | None
     commit: str | None
     version: int | None
@@ -137,6 +172,7 @@ class AlgorithmRequest:
 
     nodes: TypeNames | None = None
     edges: TypeNames | None = None
+    where: RowFilters | None = None
     branch: str | None = None
     commit: str | None = None
     version: int | None = None

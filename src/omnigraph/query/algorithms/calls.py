@@ -31,9 +31,10 @@ Answer = TypeVar("Answer")
 class AlgorithmCalls(Generic[Answer]):
     """Every algorithm takes what `How` names.
 
-    `nodes` and `edges` are the types that count; `branch`, `commit`, `version` and `time` the moment;
-    `write_to`, such as `Person.rank`, a property that gets the values, on the branch `onto`, or else on the
-    one that was read; `from_` makes that branch where it is missing.
+    `nodes` and `edges` are the types that count, and `where` says which of their rows, by comparisons:
+    `{"Person": "age >= 30", "Knows": "since > 2020"}`. `branch`, `commit`, `version` and `time` are the
+    moment. `write_to`, such as `Person.rank`, is a property that gets the values, on the branch `onto`, or
+    else on the one that was read; `from_` makes that branch where it is missing.
     """
 
     def pagerank(

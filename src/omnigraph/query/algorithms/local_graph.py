@@ -14,12 +14,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from omnigraph.deferred_dataclass import dataclass
+from omnigraph.engine.graph.layout import table_key
 from omnigraph.errors import BadRequest
 from omnigraph.lang.schema.catalog import EdgeType
 from omnigraph.lang.values import shorten_legibly
 from omnigraph.progress import begin_stage
 from omnigraph.query.algorithms.algorithm_request import Selection
 from omnigraph.query.algorithms.edge_block import Arrangement, Block, Numbers, Part, build_block, orient_edges
+from omnigraph.query.expressions.pushdown import compile_filter
 from omnigraph.query.frame import NO_ROW
 from omnigraph.query.rows import Rows
 from omnigraph.query.sources import SnapshotSources
@@ -128,7 +130,19 @@ class LocalGraph:
 
     @cached_property
     def _numbered(self) -> dict[str, tuple[pa.Array, Numbers]]:
-        return {name: _by_position(self._sources.nodes(name)) for name in self._selection.nodes}
+        return {
+            name: _by_position(self._sources.nodes(name), self._find_passing(table_key("node", name)))
+            for name in self._selection.nodes
+        }
+
+    def _find_passing(self, key: str) -> Numbers | None:
+        """The positions of the rows that pass the filters of their type; None is all."""
+        comparisons = self._selection.where.get(key)
+        if comparisons is None:
+            return None
+        rows, where = self._sources.rows(key), compile_filter(self._sources.catalog, key, comparisons)
+        found = rows.positions_of(rows.table.scan([], where=where, row_ids=True).column("_rowid").to_numpy())
+        return np.sort(found[found >= 0])
 
     @cached_property
     def nodes(self) -> Numbering:
@@ -152,6 +166,9 @@ class LocalGraph:
         near = self._number_positions(edge.source, linked.source_positions)[linked.topology.src]
         far = self._number_positions(edge.target, linked.target_positions)[linked.topology.dst]
         alive = np.flatnonzero((near >= 0) & (far >= 0) & (linked.topology.src >= 0))
+        passing = self._find_passing(table_key("edge", edge.name))
+        if passing is not None:
+            alive = np.intersect1d(alive, passing, assume_unique=True)
         if weight is None:
             return near[alive], far[alive], np.empty(0)
         column = self._sources.edges(edge.name).column(weight)
@@ -165,10 +182,11 @@ class LocalGraph:
         return np.append(by_code, NO_ROW)
 
 
-def _by_position(rows: Rows) -> tuple[pa.Array, Numbers]:
-    """The ids in their order, and the place of each position among them."""
-    live = rows.positions()
-    ids, places = sort_ids(rows.ids() if rows.alive is None else rows.ids().take(pa.array(live)))
+def _by_position(rows: Rows, passing: Numbers | None) -> tuple[pa.Array, Numbers]:
+    """The ids in their order, of all rows or of those at some positions, and the place of each among them."""
+    live = rows.positions() if passing is None else passing
+    whole = passing is None and rows.alive is None
+    ids, places = sort_ids(rows.ids() if whole else rows.ids().take(pa.array(live)))
     by_position = np.full(rows.count, NO_ROW, dtype=np.int64)
     by_position[live] = places
     return ids, by_position

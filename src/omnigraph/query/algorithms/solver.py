@@ -236,7 +236,7 @@ def _compute_values(
 ) -> AlgorithmResult:
     target = request.target
     snapshot = graph.snapshot(target)
-    selection = selection_of(graph.catalog_at(snapshot), request.nodes, request.edges)
+    selection = selection_of(graph.catalog_at(snapshot), request.nodes, request.edges, request.where)
     if algorithm.arrangement.weight is not None:
         require_weight(selection.edges, algorithm.arrangement.weight)
     solver = choose(graph, snapshot, request.engine)
