@@ -6,8 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -31,12 +30,13 @@ from omnigraph.engine.lifecycle.open import open_graph, reopen_graph
 from omnigraph.engine.tasks.runner import EngineName, select_engine
 from omnigraph.errors import BadRequest, GraphClosed, InvalidValue, OmnigraphError, ReadOnlyGraph
 from omnigraph.foreign_names import GraphNames
+from omnigraph.graph_maintenance import GraphMaintenance
 from omnigraph.lang.schema import MigrationPlan, compile_schema
 from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.progress import ProgressListener, progress_to
 from omnigraph.query.query_service import QueryService, ReadQuery, choose_engine
 from omnigraph.query.read_cache import shared_cache
-from omnigraph.query.reader import Reader, save_topologies
+from omnigraph.query.reader import Reader
 from omnigraph.query.request import Limits
 from omnigraph.query.result import Result
 from omnigraph.sql_reads import SqlReads
@@ -48,14 +48,9 @@ if TYPE_CHECKING:
     from omnigraph.engine.changes.feed import ChangeFeed
     from omnigraph.engine.changes.log import LogEntry
     from omnigraph.engine.changes.page import ChangePage
-    from omnigraph.engine.copying.copier import CopyResult
     from omnigraph.engine.embedding.result import EmbedOptions, EmbedResult
     from omnigraph.engine.export.export_request import ExportFormatName, ExportOutput, ExportResult
     from omnigraph.engine.load.request import LoadResult
-    from omnigraph.engine.maintenance.cleanup.run_cleanup import CleanupResult
-    from omnigraph.engine.maintenance.ensure_indexes import IndexResult
-    from omnigraph.engine.maintenance.optimize import OptimizeResult
-    from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.merge.merge import MergeOptions
     from omnigraph.engine.merge.replay import Replay, ReplayOptions
     from omnigraph.engine.merge.resolutions import ResolutionsInput
@@ -139,7 +134,7 @@ def open_at(
 
 
 @check_arguments
-class Graph(GraphNames, SqlReads):
+class Graph(GraphNames, SqlReads, GraphMaintenance):
     """An open graph; safe to share between threads, and a context manager that closes it.
 
     Reading always shows the newest state: nothing has to be reopened when somebody else writes.
@@ -705,97 +700,6 @@ class Graph(GraphNames, SqlReads):
         from omnigraph.query.algorithms.calls import Algorithms
 
         return Algorithms(self._reading, self._writing, self.spark)
-
-    def optimize(
-        self,
-        branch: str = MAIN,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        engine: EngineName = "local",
-    ) -> OptimizeResult:
-        """Put small pieces of a branch's tables together and complete its indexes, in one commit.
-
-        No row changes, and concurrent readers notice nothing. What the first walk of a new
-        process needs of large edge types is prepared as well.
-        """
-        from omnigraph.engine.graph.relocation import relocate_if_seen
-        from omnigraph.engine.maintenance.optimize import optimize as run_optimize
-        from omnigraph.engine.write.transaction import Author
-
-        author = Author(parse_branch_name(branch), actor, message=message)
-        result = run_optimize(self._writing(), author, engine)
-        relocate_if_seen(self._writing().root)
-        save_topologies(self._writing(), author.branch)
-        return result
-
-    def ensure_indices(
-        self, branch: str = MAIN, *, actor: str | None = None, message: str | None = None
-    ) -> IndexResult:
-        """Build the indexes that the schema asks for and a branch does not have, in one commit."""
-        from omnigraph.engine.maintenance.ensure_indexes import ensure_indices as run_ensure_indices
-        from omnigraph.engine.write.transaction import Author
-
-        author = Author(parse_branch_name(branch), actor, message=message)
-        return run_ensure_indices(self._writing(), author)
-
-    def cleanup(
-        self,
-        keep: int | None = None,
-        older_than: timedelta | str | None = None,
-        *,
-        staged_older_than: timedelta | str | None = None,
-        dry_run: bool = False,
-        actor: str | None = None,
-        progress: ProgressListener | None = None,
-    ) -> CleanupResult:
-        """Remove old versions of tables and what failed writes and deleted branches left; never a commit.
-
-        The newest `keep` commits of every branch stay readable, and with `older_than`, such as `7d`, all that
-        was current in that time. With both, what is past both goes. Others stay in the history, but reading
-        the graph as they left it fails with `HistoricalVersionReclaimed`. `dry_run` only shows what would go.
-        Staged files of interrupted loads go after a week, or after `staged_older_than`: pass less only if no
-        load has been running for that long. Given alone, all commits stay readable.
-        """
-        from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
-        from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup as run_cleanup
-        from omnigraph.engine.upkeep.manifest_upkeep import minimum_age
-        from omnigraph.query.topology.saved_topology import remove_orphan_topologies
-
-        opened = self._reading() if dry_run else self._writing()
-        policy = CleanupPolicy.of(keep, older_than, minimum_age(), staged_older_than)
-        with progress_to(progress):
-            done = run_cleanup(opened, policy, dry_run=dry_run, actor=actor)
-        sizes = remove_orphan_topologies(opened, dry_run=dry_run)
-        return replace(done, derived_files=len(sizes), derived_bytes=sum(sizes))
-
-    def repair(self, *, confirm: bool = False, force: bool = False, actor: str | None = None) -> RepairResult:
-        """Look for tables that were modified outside omnigraph; with `confirm` publish what changed no row.
-
-        With `force` every change is published as it is, unchecked. Rows are never moved.
-        """
-        from omnigraph.engine.maintenance.repair import repair as run_repair
-
-        opened = self._writing() if confirm else self._reading()
-        return run_repair(opened, confirm=confirm, force=force, actor=actor)
-
-    def copy_to(
-        self,
-        destination: str | os.PathLike[str],
-        *,
-        read_back: bool = True,
-        progress: ProgressListener | None = None,
-    ) -> CopyResult:
-        """Copy the graph with all branches and history to an empty place; others may write meanwhile.
-
-        The copy holds what was published when it began, or later, and depends on nothing but itself. The
-        same call continues a copy that was interrupted. Sizes of files, commits and numbers of rows are
-        verified; with `read_back` every file is read again, and its checksum compared with the original's.
-        """
-        from omnigraph.engine.copying.copier import copy_graph
-
-        with progress_to(progress):
-            return copy_graph(self._reading(), Location.parse(destination), read_back=read_back)
 
     def refresh(self) -> None:
         """Drop everything cached in memory and reopen the graph.
