@@ -111,6 +111,13 @@ OTHERS = (
         "Every insert was there.",
         "bench.threads",
     ),
+    Workload(
+        "bucket",
+        "bucket",
+        "Small operations in a bucket that is 20 ms away, and sixteen writers",
+        "Every row was there.",
+        "bench.bucket",
+    ),
 )
 GROUPS = {"reads": ("W2", "W3", "W8")}
 KNOWN: Mapping[str, Workload] = {one.name: one for one in (*BOARD, *OTHERS)}

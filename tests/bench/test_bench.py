@@ -145,6 +145,12 @@ def test_threads_all_insert_their_share(tmp_path: Path) -> None:
     assert {len(seconds) for seconds in parties.values()} == {2 * 16}, "two rounds of sixteen"
 
 
+def test_operations_in_a_bucket_are_measured_beside_a_request(tmp_path: Path) -> None:
+    one = short("bucket", tmp_path)
+    assert {tuple(parties) for parties in one["times"].values()} == {(OURS, "one request")}
+    assert len([figure for figure in one["figures"] if figure["against"] == "one writer"]) == 4
+
+
 def test_publishes_are_measured_with_and_without_a_past(tmp_path: Path) -> None:
     one = short("publish", tmp_path)
     assert one["times"]["publish"].keys() == {

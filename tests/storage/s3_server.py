@@ -12,6 +12,7 @@ import logging
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,7 @@ class Answers:
     def __init__(self, app: LosesAnswers) -> None:
         self._app = app
         self._requests: list[tuple[str, str, str]] | None = None
+        self._latency = 0.0
         self._gate = threading.Condition()
         self._held_paths: re.Pattern[str] | None = None
         self._held: set[str] = set()
@@ -177,6 +179,8 @@ class Answers:
             return Response(json.dumps(found))(environ, start_response)
         if self._requests is not None:
             self._requests.append((method, path, environ["QUERY_STRING"]))
+        if self._latency:
+            time.sleep(self._latency)
         if method == "GET":
             self._wait_at_gate(path)
         return self._app(environ, start_response)
@@ -212,6 +216,16 @@ class Answers:
         """Remember requests from here on."""
         self._requests = []
         return 0
+
+    def count(self, _: WSGIEnvironment) -> int:
+        """How many requests came since then, so far."""
+        return len(self._requests or ())
+
+    def latency(self, environ: WSGIEnvironment) -> int:
+        """Answer each request this many milliseconds later from here on, as a store far away does."""
+        milliseconds = int(_arguments(environ)["milliseconds"])
+        self._latency = milliseconds / 1000
+        return milliseconds
 
     def requests(self, _: WSGIEnvironment) -> list[tuple[str, str, str]]:
         """The requests since then, in order: method, path, query."""

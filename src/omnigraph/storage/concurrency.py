@@ -1,17 +1,23 @@
-"""How many tables, and how many files, a write stages at the same time."""
+"""What runs at the same time: tables and files that a write stages, and calls to a store that is far away."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cache
-from typing import TypeVar
+from contextlib import contextmanager
+from functools import cache, partial
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
 from omnigraph.errors import BadRequest
+from omnigraph.storage.location import Location
 
 SETTING = "OMNIGRAPH_LOAD_CONCURRENCY"
 DEFAULT = 8
+
+_CALL_THREADS = 64
+"""They wait for answers and compute nothing; a writer needs a handful of them."""
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
@@ -28,21 +34,9 @@ def load_concurrency() -> int:
 def run_per_table(one: Callable[[_Item], _Answer], tables: Sequence[_Item]) -> list[_Answer]:
     """What is found for each table, in order; this thread takes part, with others that writes share.
 
-    Raises the first failure after all of them have ended: no thread works for a write that was given up.
+    A failure is raised after all that were begun have ended: no thread works for a write that was given up.
     """
-    others = load_concurrency() - 1
-    if others == 0 or len(tables) < 2:
-        return [one(table) for table in tables]
-    threads = _thread_pool("tables", others)
-    first, begun = tables[0], [threads.submit(one, table) for table in tables[1:]]
-    try:
-        own = {0: one(first)}
-        for number in range(len(tables) - 1, 0, -1):
-            if begun[number - 1].cancel():  # no thread has come to it yet
-                own[number] = one(tables[number])
-        return [own[at] if at in own else begun[at - 1].result() for at in range(len(tables))]
-    finally:
-        wait([other for other in begun if not other.cancelled()])
+    return _run_all([partial(one, table) for table in tables], "tables", load_concurrency() - 1)
 
 
 def run_per_file(one: Callable[[str], None], names: Sequence[str]) -> None:
@@ -54,11 +48,96 @@ def run_per_file(one: Callable[[str], None], names: Sequence[str]) -> None:
         done.result()
 
 
+class Pending(Generic[_Answer]):
+    """The answer of a call in a `Together` block, once the block is left."""
+
+    def __init__(self, call: Callable[[], _Answer]) -> None:
+        self._call = call
+        self._answers: list[_Answer] = []
+
+    @property
+    def answer(self) -> _Answer:
+        """What the call returned."""
+        return self._answers[0]
+
+    def make(self) -> None:
+        """Make the call."""
+        self._answers.append(self._call())
+
+
+class Together:
+    """Calls that do not depend on each other, made when the block is left.
+
+    In a bucket they are made at the same time, because each of them mostly waits. In a folder they are made
+    one after another: a thread would cost more than a call. A failure is raised after all that were begun
+    have ended, and what others changed by then stays changed.
+    """
+
+    def __init__(self, place: Location) -> None:
+        self._others = 0 if place.is_local else _CALL_THREADS
+        self._calls: list[Pending[Any]] = []
+
+    def add(self, call: Callable[[], _Answer]) -> Pending[_Answer]:
+        """Add a call; this thread makes the first one itself."""
+        added = Pending(call)
+        self._calls.append(added)
+        return added
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            _run_all([call.make for call in self._calls], "calls", self._others)
+
+
+RunInTurn = Callable[[Sequence[Callable[[], None]]], None]
+"""Makes calls one after another, in an order of its choice; each at most once."""
+
+_in_turn: RunInTurn | None = None
+
+
+@contextmanager
+def take_turns(run: RunInTurn) -> Iterator[None]:
+    """Let `run` make what would run at the same time, for tests that count calls or interrupt them."""
+    global _in_turn  # noqa: PLW0603
+    before, _in_turn = _in_turn, run
+    try:
+        yield
+    finally:
+        _in_turn = before
+
+
+def _run_all(calls: Sequence[Callable[[], _Answer]], kind: str, others: int) -> list[_Answer]:
+    """Return the answers in order; raises a failure after all that were begun have ended."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    if _in_turn is not None:
+        pending = [Pending(call) for call in calls]
+        _in_turn([one.make for one in pending])
+        return [one.answer for one in pending]
+    if others == 0:
+        return [call() for call in calls]
+    threads = _thread_pool(kind, others)
+    begun = [threads.submit(call) for call in calls[1:]]
+    try:
+        own = {0: calls[0]()}
+        for number in range(len(calls) - 1, 0, -1):
+            # No thread has come to it yet. So calls can have calls of their own: none waits for a thread.
+            if begun[number - 1].cancel():
+                own[number] = calls[number]()
+        return [own[at] if at in own else begun[at - 1].result() for at in range(len(calls))]
+    finally:
+        wait([other for other in begun if not other.cancel()])
+
+
 @cache
 def _thread_pool(kind: str, size: int) -> ThreadPoolExecutor:
     """Threads are kept: starting one takes longer than staging a few rows.
 
-    Tables and files have threads of their own, because a table waits for its files.
+    Tables, files and calls have threads of their own, because a table waits for its files.
     """
     return ThreadPoolExecutor(size, thread_name_prefix=f"omnigraph-{kind}")
 

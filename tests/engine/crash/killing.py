@@ -7,6 +7,7 @@ the write; one that is there to make or to open a graph is counted from its firs
     12      the number of a storage call, before which the child kills itself
     @1500   microseconds after which the kernel ends it wherever it is
     =12     the number of a storage call, before which it stands still; an empty line lets it go on
+    12< =12<  the same, where calls that are made at the same time are made in reverse order
 
 The answer is one line: `killed`, `held`, `done` when the write was over, the code of the error it was
 refused with, or what went wrong.
@@ -21,6 +22,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -28,6 +30,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.storage.location import Location
 from tests.engine.crash.openings import OPENINGS
 from tests.engine.crash.places import root_at
+from tests.engine.crash.turns import turns
 from tests.engine.crash.writes import WRITES
 from tests.forking import prepare
 
@@ -53,7 +56,7 @@ class Disturber:
 def run_disturbed(write: str, moment: str, uri: str) -> str:
     """Run the write, up to its moment; how it ended, if it did."""
     held = moment.startswith("=")
-    number = None if moment.startswith("@") else int(moment.lstrip("="))
+    number = None if moment.startswith("@") else int(moment.strip("=<"))
     disturber = Disturber(number, signal.SIGSTOP if held else signal.SIGKILL)
     root = root_at(Location.parse(uri), disturber, disturbed=True)
     if write in OPENINGS:
@@ -65,7 +68,8 @@ def run_disturbed(write: str, moment: str, uri: str) -> str:
         # The signal has no handler: the kernel ends all threads at once, inside whatever they do.
         signal.setitimer(signal.ITIMER_REAL, int(moment[1:]) / 1e6)
     try:
-        run()
+        with nullcontext() if number is None else turns(reverse=moment.endswith("<")):
+            run()
     except OmnigraphError as error:
         if not held:
             raise

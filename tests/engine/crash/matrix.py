@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -17,10 +17,12 @@ from omnigraph.engine.graph.root import Root, wall_clock
 from omnigraph.engine.lifecycle.open import open_graph
 from omnigraph.engine.maintenance.cleanup.staged_files import LONGEST_LOAD, find_staged_loads
 from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.storage.concurrency import take_turns
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
-from tests.engine.crash.places import copy_graph, root_at
+from tests.engine.crash.places import copy_graph, drop_graph, root_at
 from tests.engine.crash.steps import BRANCH, Step, Write
+from tests.engine.crash.turns import Groups, turns
 from tests.engine.crash.world import (
     MEMBER,
     PERSON,
@@ -57,7 +59,12 @@ class Scene:
     """What is visible when only the first part of it was done."""
     begun: View | None
     """What is visible when it made its branch, and no more."""
-    calls: tuple[Call, ...]
+    forward: tuple[Call, ...]
+    """The calls it makes; those that it makes at the same time one after another."""
+    backward: tuple[Call, ...]
+    """The same, with those that it makes at the same time in the reverse order."""
+    reversed_calls: tuple[int, ...]
+    """Which of these are made at the same time as others."""
     known: frozenset[str]
     """The commits before the write."""
 
@@ -98,10 +105,35 @@ class Scene:
         """What may be there when the end was open: recovery does not do the second part of a write."""
         return [*self.refused, rows_of(self.halfway or self.after)]
 
+    @property
+    def cells(self) -> int:
+        """At how many calls it can be disturbed: all of one order, and of the other what differs."""
+        return len(self.forward) + len(self.reversed_calls)
+
+    def place(self, number: int) -> tuple[int, bool]:
+        """The number of the call that a cell is about, and whether it is one of the reverse order."""
+        beyond = number - len(self.forward)
+        return (number, False) if beyond < 0 else (self.reversed_calls[beyond], True)
+
+    def moment(self, number: int) -> str:
+        """The same as a word for the process that disturbs."""
+        at, reverse = self.place(number)
+        return f"{at}<" if reverse else f"{at}"
+
+    def call_number(self, number: int) -> int:
+        """The number of the call that a cell is about."""
+        return self.place(number)[0]
+
+    def in_turn(self, number: int) -> AbstractContextManager[None]:
+        """Makes the calls in the order of a cell."""
+        return turns(reverse=self.place(number)[1])
+
     def cell(self, number: int) -> str:
         """What a fault at a call means."""
-        call = self.calls[number]
-        return f"{self.name}: call {number}, {call.op} of {call.uri.rpartition('undisturbed')[2]}"
+        at, reverse = self.place(number)
+        call = (self.backward if reverse else self.forward)[at]
+        order = " in reverse order" if reverse else ""
+        return f"{self.name}: call {at}{order}, {call.op} of {call.uri.rpartition('undisturbed')[2]}"
 
 
 def make_scene(name: str, base: Location, folder: Location) -> Scene:
@@ -114,12 +146,30 @@ def make_scene(name: str, base: Location, folder: Location) -> Scene:
     undisturbed = OpenGraph.open(root_at(copy_graph(template, folder / "undisturbed"), recorder))
     recorder.clear()
     started = perf_counter()
-    write.run(undisturbed)
+    with turns(reverse=False):
+        write.run(undisturbed)
     seconds, calls = perf_counter() - started, recorder.calls
+    backward, together = _calls_in_reverse(write, template, folder / "reversed")
     known = frozenset(commit.id for view in before.values() for commit in view.chain)
     halfway = None if write.halfway is None else _seen_after(write.halfway, template, folder / "halfway")
     begun = None if write.begins is None else _seen_after(write.begins, template, folder / "begun")
-    return Scene(name, template, before, look(undisturbed), halfway, begun, calls, known, seconds)
+    return Scene(
+        name, template, before, look(undisturbed), halfway, begun, calls, backward, together, known, seconds
+    )
+
+
+def _calls_in_reverse(
+    write: Write, template: Location, at: Location
+) -> tuple[tuple[Call, ...], tuple[int, ...]]:
+    """The calls of a write when those that it makes at the same time are made in reverse; which they are."""
+    recorder = Recorder()
+    graph = OpenGraph.open(root_at(copy_graph(template, at), recorder))
+    recorder.clear()
+    groups = Groups(recorder)
+    with take_turns(groups.run):
+        write.run(graph)
+    drop_graph(at)
+    return recorder.calls, tuple(sorted(groups.numbers))
 
 
 def _seen_after(step: Step, template: Location, at: Location) -> View:

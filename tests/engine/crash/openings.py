@@ -26,6 +26,7 @@ from omnigraph.errors import (
 from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Call, Recorder
 from tests.engine.crash.places import copy_graph, root_at
+from tests.engine.crash.turns import turns
 from tests.engine.crash.world import (
     FIRST,
     KNOWS,
@@ -78,6 +79,15 @@ class Stage:
         """What must hold at a copy of the place."""
         self.opening.require(at, self.old, report)
 
+    @property
+    def cells(self) -> int:
+        """At how many calls it can be disturbed."""
+        return len(self.calls)
+
+    def moment(self, number: int) -> str:
+        """A cell as a word for the process that disturbs."""
+        return str(number)
+
     def cell(self, number: int) -> str:
         """What a fault at a call means."""
         call = self.calls[number]
@@ -89,7 +99,8 @@ def make_stage(name: str, folder: Location) -> Stage:
     opening, template, recorder = OPENINGS[name], folder / "template", Recorder()
     old = opening.make(template)
     undisturbed = copy_graph(template, folder / "undisturbed")
-    opening.run(root_at(undisturbed, recorder))
+    with turns(reverse=False):
+        opening.run(root_at(undisturbed, recorder))
     opening.require(undisturbed, old, None)
     return Stage(name, template, old, recorder.calls)
 

@@ -222,7 +222,7 @@ def copy_of(scene: Scene | Stage) -> Location:
 
 
 def cells(scene: Scene | Stage, how: str, tell: Property) -> range:
-    every = range(len(scene.calls))
+    every = range(scene.cells)
     share = 1 if ALL else _share(scene, how)
     offset = (SEED + sum(scene.name.encode())) % min(share, len(every))
     chosen = every[offset::share]
@@ -247,7 +247,7 @@ def test_a_write_killed_at_any_call_happened_or_did_not(
     scene = scenes(name)
     for number in cells(scene, "killed", record_property):
         at = copy_of(scene)
-        assert disturb(killer, f"{scene.name} {number} {at.uri}") == "killed"
+        assert disturb(killer, f"{scene.name} {scene.moment(number)} {at.uri}") == "killed"
         with explain_cell(scene.cell(number)):
             # Half of the newcomers deal with it as they open the graph, the others as they write.
             require_whole(scene, at, open_graph if number % 2 else OpenGraph.open)
@@ -284,11 +284,12 @@ def test_a_write_with_one_bad_call_happened_or_did_not_and_the_same_handle_goes_
     scene = scenes(name)
     for number in cells(scene, "unanswered" if lost else "failed", record_property):
         at = copy_of(scene)
-        fault = Fault(number, lost=lost)
+        fault = Fault(scene.call_number(number), lost=lost)
         graph = OpenGraph.open(faulty_root(root_at(at), fault))
         fault.armed = True
         with explain_cell(scene.cell(number)):
-            error = outcome(scene, graph)
+            with scene.in_turn(number):
+                error = outcome(scene, graph)
             assert fault.fired, "the call did not fail"
             require_true_report(scene, graph, error)
             require_whole(scene, at, again(graph))
@@ -305,11 +306,11 @@ def test_a_write_given_up_at_any_call_happened_or_did_not_and_the_same_handle_go
     scene = scenes(name)
     for number in cells(scene, "interrupted", record_property):
         at = copy_of(scene)
-        fault = Fault(number, interrupts=True)
+        fault = Fault(scene.call_number(number), interrupts=True)
         graph = OpenGraph.open(faulty_root(root_at(at), fault))
         fault.armed = True
         with explain_cell(scene.cell(number)):
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), scene.in_turn(number):
                 outcome(scene, graph)
             require_whole(scene, at, again(graph))
         drop_graph(at)
@@ -323,11 +324,11 @@ def test_ctrl_c_at_any_call_leaves_no_end_open(name: str, scenes: Scenes, record
     scene = scenes(name)
     for number in cells(scene, "pressed", record_property):
         at = copy_of(scene)
-        fault = Fault(number, presses=True)
+        fault = Fault(scene.call_number(number), presses=True)
         graph = OpenGraph.open(faulty_root(root_at(at), fault))
         fault.armed = True
         with explain_cell(scene.cell(number)):
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), scene.in_turn(number):
                 outcome(scene, graph)
             assert pending(graph) == []
             require_whole(scene, at, again(graph))
@@ -347,7 +348,7 @@ def test_a_write_held_at_any_call_and_one_that_acts_meanwhile_both_report_the_tr
     for number in cells(scene, "held", record_property):
         at = copy_of(scene)
         with explain_cell(scene.cell(number)):
-            assert disturb(killer, f"{scene.name} ={number} {at.uri}") == "held"
+            assert disturb(killer, f"{scene.name} ={scene.moment(number)} {at.uri}") == "held"
             with monkeypatch.context() as patch:
                 if at.is_local:
                     patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
@@ -425,7 +426,7 @@ def test_a_graph_whose_making_or_migration_was_killed_at_any_call_is_whole_or_ca
     for number in cells(stage, "killed", record_property):
         at = copy_of(stage)
         with explain_cell(stage.cell(number)):
-            assert disturb(killer, f"{stage.name} {number} {at.uri}") == "killed"
+            assert disturb(killer, f"{stage.name} {stage.moment(number)} {at.uri}") == "killed"
             stage.require(at, openings.UNREPORTED)
         drop_graph(at)
 
@@ -458,7 +459,7 @@ def test_two_that_make_or_migrate_one_graph_both_report_the_truth(
     for number in cells(stage, "held", record_property):
         at = copy_of(stage)
         with explain_cell(stage.cell(number)):
-            assert disturb(killer, f"{stage.name} ={number} {at.uri}") == "held"
+            assert disturb(killer, f"{stage.name} ={stage.moment(number)} {at.uri}") == "held"
             with monkeypatch.context() as patch:
                 if at.is_local:
                     patch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
