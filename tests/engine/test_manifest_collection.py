@@ -438,4 +438,4 @@ def test_the_writes_of_the_crash_matrix_that_are_to_collect_do(tmp_path: Path, n
     at = Location.parse(tmp_path)
     make_graph(at / "base")
     scene = make_scene(name, at / "base", at / "scene")
-    assert [call.op for call in scene.calls].count("collect") == 1
+    assert [call.op for call in scene.forward].count("collect") == 1

@@ -122,16 +122,20 @@ class BucketStore(ObjectStore):
                 raise
         return _tag(answer["e_tag"], at)
 
-    def _object_exists(self, at: Location) -> bool:
+    def _object_is_stored(self, at: Location) -> bool:
         with wrap_s3_errors("look for", at):
-            if at.key:
-                try:
-                    obstore.head(self._client, at.key)
-                except FileNotFoundError as failure:
-                    if not is_absent(failure):
-                        raise
-                else:
-                    return True
+            try:
+                obstore.head(self._client, at.key)
+            except FileNotFoundError as failure:
+                if not is_absent(failure):
+                    raise
+                return False
+        return True
+
+    def _object_exists(self, at: Location) -> bool:
+        if at.key and self._object_is_stored(at):
+            return True
+        with wrap_s3_errors("look for", at):
             batches = obstore.list(self._client, at.key or None, chunk_size=1)
             return any(len(batch) > 0 for batch in batches)
 

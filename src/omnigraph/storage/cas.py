@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
 
@@ -62,37 +64,73 @@ def replace_row(table: Table, rows: pa.Table, key: str, address: int) -> SwapRes
     slide over commits that touch other fragments.
     """
     _refuse_unsafe_key(table, rows, key)
+    with _report_contention(table), table.access.call("merge_rows", table.uri):
+        return _commit_swap(_write_swap(table, rows, address))
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSwap:
+    """A replacement of a row whose files are written and which no reader sees."""
+
+    table: Table
+    made_by: Transaction = field(repr=False, compare=False)
+    rows: int
+
+
+def stage_row(table: Table, rows: pa.Table, key: str, address: int) -> StagedSwap:
+    """Write the files of what `replace_row` does."""
+    _refuse_unsafe_key(table, rows, key)
+    with table.access.call("stage_row", table.uri):
+        return _write_swap(table, rows, address)
+
+
+def commit_row(staged: StagedSwap) -> SwapResult:
+    """Commit a staged replacement; fails as `replace_row` does."""
+    table = staged.table
+    with _report_contention(table), table.access.call("merge_rows", table.uri):
+        return _commit_swap(staged)
+
+
+def _write_swap(table: Table, rows: pa.Table, address: int) -> StagedSwap:
     table.before_commit()
     native = table.native
     fragment, offset = divmod(address, 1 << _OFFSET_BITS)
+    rows = cast_rows(rows.select(native.schema.names), native.schema)
+    added = write_fragments(rows, native, mode="append", **write_options(table))
+    holder = _open_fragment(table, fragment)
+    left = holder.delete_rows([offset])
+    operation = Op.Update(
+        removed_fragment_ids=[fragment] if left is None else [],
+        updated_fragments=[] if left is None else [left],
+        new_fragments=list(added),
+        update_mode="rewrite_rows",
+        fields_for_preserving_frag_bitmap=[column.id() for column in native.lance_schema.fields()],
+    )
+    require_complete_files("merge_rows", table.location, table.uri, operation)
+    known = {fragment: holder.metadata}
+    require_complete_deletion_files("merge_rows", table.location, table.uri, operation, known)
+    return StagedSwap(table, Transaction(table.version, operation, new_uuid(), {}), rows.num_rows)
+
+
+@contextmanager
+def _report_contention(table: Table) -> Iterator[None]:
     try:
-        with table.access.call("merge_rows", table.uri):
-            rows = cast_rows(rows.select(native.schema.names), native.schema)
-            added = write_fragments(rows, native, mode="append", **write_options(table))
-            holder = _open_fragment(table, fragment)
-            left = holder.delete_rows([offset])
-            operation = Op.Update(
-                removed_fragment_ids=[fragment] if left is None else [],
-                updated_fragments=[] if left is None else [left],
-                new_fragments=list(added),
-                update_mode="rewrite_rows",
-                fields_for_preserving_frag_bitmap=[column.id() for column in native.lance_schema.fields()],
-            )
-            require_complete_files("merge_rows", table.location, table.uri, operation)
-            known = {fragment: holder.metadata}
-            require_complete_deletion_files("merge_rows", table.location, table.uri, operation, known)
-            made_by = Transaction(table.version, operation, new_uuid(), {})
-            landed = table.with_handle(LanceDataset.commit(native, made_by, max_retries=0))
+        yield
     except StorageFailure as error:
         if error.kind != TableFailureKind.CONFLICT:
             raise
         raise table_failure(
             TableFailureKind.CONTENTION, "merge_rows", table.uri, "another writer was faster"
         ) from error
+
+
+def _commit_swap(staged: StagedSwap) -> SwapResult:
+    table, made_by = staged.table, staged.made_by
+    landed = table.with_handle(LanceDataset.commit(table.native, made_by, max_retries=0))
     if landed.version != table.version + 1:
         return SwapResult(landed)
     newest = max(int(one.fragment_id) for one in landed.native.get_fragments())
-    return SwapResult(landed, (newest << _OFFSET_BITS) + rows.num_rows - 1, made_by)
+    return SwapResult(landed, (newest << _OFFSET_BITS) + staged.rows - 1, made_by)
 
 
 def replace_rows(table: Table, where: str, rows: pa.Table) -> Table:

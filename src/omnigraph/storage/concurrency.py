@@ -34,7 +34,7 @@ def load_concurrency() -> int:
 def run_per_table(one: Callable[[_Item], _Answer], tables: Sequence[_Item]) -> list[_Answer]:
     """What is found for each table, in order; this thread takes part, with others that writes share.
 
-    A failure is raised after all that were begun have ended: no thread works for a write that was given up.
+    A failure is raised after all of them have ended: no thread works for a write that was given up.
     """
     return _run_all([partial(one, table) for table in tables], "tables", load_concurrency() - 1)
 
@@ -69,8 +69,8 @@ class Together:
     """Calls that do not depend on each other, made when the block is left.
 
     In a bucket they are made at the same time, because each of them mostly waits. In a folder they are made
-    one after another: a thread would cost more than a call. A failure is raised after all that were begun
-    have ended, and what others changed by then stays changed.
+    one after another: a thread would cost more than a call. A failure is raised after all of them have
+    ended, and what others changed by then stays changed.
     """
 
     def __init__(self, place: Location) -> None:
@@ -111,7 +111,7 @@ def take_turns(run: RunInTurn) -> Iterator[None]:
 
 
 def _run_all(calls: Sequence[Callable[[], _Answer]], kind: str, others: int) -> list[_Answer]:
-    """Return the answers in order; raises a failure after all that were begun have ended."""
+    """Return the answers in order; raises a failure after all have ended."""
     if len(calls) < 2:
         return [call() for call in calls]
     if _in_turn is not None:
@@ -123,14 +123,23 @@ def _run_all(calls: Sequence[Callable[[], _Answer]], kind: str, others: int) -> 
     threads = _thread_pool(kind, others)
     begun = [threads.submit(call) for call in calls[1:]]
     try:
-        own = {0: calls[0]()}
-        for number in range(len(calls) - 1, 0, -1):
+        own = _run_here(calls[0])
+        for number in range(len(begun), 0, -1):
             # No thread has come to it yet. So calls can have calls of their own: none waits for a thread.
             if begun[number - 1].cancel():
-                own[number] = calls[number]()
-        return [own[at] if at in own else begun[at - 1].result() for at in range(len(calls))]
+                begun[number - 1] = _run_here(calls[number])
     finally:
-        wait([other for other in begun if not other.cancel()])
+        wait(begun)
+    return [one.result() for one in (own, *begun)]
+
+
+def _run_here(call: Callable[[], _Answer]) -> Future[_Answer]:
+    done: Future[_Answer] = Future()
+    try:
+        done.set_result(call())
+    except Exception as failure:  # noqa: BLE001 - raised where the answer is read
+        done.set_exception(failure)
+    return done
 
 
 @cache

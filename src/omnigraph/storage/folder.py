@@ -80,6 +80,13 @@ class FolderStore(ObjectStore):
         self._put_object(at, body)
         return _content_token(body)
 
+    def _object_is_stored(self, at: Location) -> bool:
+        with wrap_os_errors("look for", at.uri):
+            try:
+                return not stat.S_ISDIR(at.path.stat().st_mode)
+            except _NOT_THERE:
+                return False
+
     def _object_exists(self, at: Location) -> bool:
         with wrap_os_errors("look for", at.uri):
             try:

@@ -185,6 +185,11 @@ class ObjectStore(ABC):
         self._begin_call("exists", at)
         return self._object_exists(at)
 
+    def is_stored(self, at: Location) -> bool:
+        """True for an object, not for a prefix; one request."""
+        self._begin_call("is_stored", at)
+        return self._object_is_stored(at)
+
     def list_dir(self, at: Location) -> list[Location]:
         """The objects directly below `at`, in no order; nothing there is an empty list."""
         self._begin_call("list_dir", at)
@@ -299,6 +304,9 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def _object_exists(self, at: Location) -> bool: ...
+
+    @abstractmethod
+    def _object_is_stored(self, at: Location) -> bool: ...
 
     @abstractmethod
     def _list_names(self, at: Location) -> list[str]: ...

@@ -24,7 +24,7 @@ from omnigraph.storage.checksums import Checksums
 from omnigraph.storage.durability import Sync
 from omnigraph.storage.failures import wrap_lance_errors
 from omnigraph.storage.location import Location
-from omnigraph.storage.objects import Observer
+from omnigraph.storage.objects import ObjectStore, Observer
 from omnigraph.storage.references import Incarnation
 from omnigraph.storage.version_files import NewestVersion
 
@@ -133,6 +133,8 @@ class Access:
         """How new versions are synced to disk; None when that is left to the operating system."""
         self.checksums = checksums
         """Where the checksums of new files are recorded; None where none are."""
+        self.objects: ObjectStore | None = None
+        """Where single files of a table are looked for by name; None where Lance does that."""
         self.unindexed: set[tuple[str, int]] = set()
         """The tables and versions that lost files of an index: they are read without any."""
         self.newest: dict[str, NewestVersion] = {}

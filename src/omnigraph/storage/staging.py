@@ -173,8 +173,10 @@ def stage_primary_key(table: Table, column: str) -> Staged:
     return Staged(table, build_transaction(table, Op.UpdateConfig(field_metadata_updates=marked)))
 
 
-def commit_staged(staged: Staged) -> Table:
+def commit_staged(staged: Staged, *, is_newest: bool = False) -> Table:
     """Commit the change and return the table at its version, right after the one it was staged on.
+
+    `is_newest` says that the caller has just found that version to be the newest, with the lock held.
 
     Fails with `Moved` when the table is not at that version any more, `Conflict` when another commit was
     faster: then nothing of it is visible. `Displaced` means that it landed higher up, `Undecided` that it
@@ -183,7 +185,8 @@ def commit_staged(staged: Staged) -> Table:
     """
     table, base = staged.table, staged.transaction.read_version
     restores = isinstance(staged.transaction.operation, Op.Restore)
-    if not _is_at_newest(staged):
+    is_newest = is_newest and not isinstance(staged.transaction.operation, Op.Overwrite)
+    if not is_newest and not _is_at_newest(staged):
         head = table.latest_version()
         landed = _open_landed(staged, head)
         if landed is not None:

@@ -26,6 +26,7 @@ from omnigraph.errors import StorageFailure
 from omnigraph.storage.base_paths import find_moved_base, fork_uri, relocate, rewrite_fork
 from omnigraph.storage.checksums import Checksums, VersionChange
 from omnigraph.storage.column_types import logical_schema, stored_filter, stored_schema, to_logical, to_stored
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.durability import Sync, require_complete_files, sync_version
 from omnigraph.storage.failures import (
     LANCE_RAISES,
@@ -46,7 +47,7 @@ from omnigraph.storage.session import (
     tip_session,
 )
 from omnigraph.storage.version_files import check_newest as newest_in_folder
-from omnigraph.storage.version_files import data_file_name, list_versions
+from omnigraph.storage.version_files import data_file_name, list_versions, version_files
 
 Rows: TypeAlias = pa.Table | pa.RecordBatchReader
 
@@ -290,8 +291,17 @@ class Table:
         """
         if self.location.is_local or self.branch is not None:
             return self.latest_version() == self.version
+        if self.access.objects is not None:
+            return not self._is_stored(self.version + 1, self.access.objects)
         with self.access.call("probe", self.uri):
             return not _version_exists(self.native, self.version + 1)
+
+    def _is_stored(self, version: int, objects: ObjectStore) -> bool:
+        """Whether a version is stored, under either of the names that it can have."""
+        with Together(self.location) as calls:
+            names = [self.location / name for name in version_files(version)]
+            found = [calls.add(partial(objects.is_stored, at)) for at in names]
+        return any(one.answer for one in found)
 
     def _is_surely_last(self) -> bool:
         if not self.location.is_local:
@@ -363,7 +373,7 @@ class Tables:
         self.access = Access(observe, sync, checksums)
         self._handles: OrderedDict[tuple[str, int], Table] = OrderedDict()
         self._room = cached_handles
-        self._objects = objects
+        self._objects = self.access.objects = objects
         if objects is not None:
             self.access.rewrite_fork = partial(rewrite_fork, objects, checksums)
         self._forks: ForkCache[Table] = ForkCache()

@@ -509,7 +509,7 @@ def test_the_cleanups_of_the_crash_matrix_do_remove_something(
     at = Location.parse(tmp_path)
     make_graph(at / "base")
     scene = make_scene(name, at / "base", at / "scene")
-    assert [call.op for call in scene.calls].count(op) == times
+    assert [call.op for call in scene.forward].count(op) == times
 
 
 def test_the_files_of_a_load_that_was_cut_off_go_after_a_week(tmp_path: Path) -> None:

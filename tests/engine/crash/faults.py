@@ -79,6 +79,7 @@ def faulty_root(root: Root, fault: Fault) -> Root:
     objects: ObjectStore = _FaultyFolder(fault) if at.is_local else _FaultyBucket.connect(at, fault)
     tables = Tables(fault, objects=objects)
     tables.access = _FaultyAccess(fault)
+    tables.access.objects = objects
     tables.access.rewrite_fork = partial(rewrite_fork, objects, None)
     return replace(
         root,
@@ -121,6 +122,11 @@ class _Answering(ObjectStore):
     def _read_body(self, at: Location) -> bytes | None:
         found = super()._read_body(at)
         self._answered("get", at)
+        return found
+
+    def _object_is_stored(self, at: Location) -> bool:
+        found = super()._object_is_stored(at)
+        self._answered("is_stored", at)
         return found
 
     def _object_exists(self, at: Location) -> bool:

@@ -79,7 +79,7 @@ def test_a_record_of_a_table_that_is_gone_stops_its_branch_and_no_other(graph: O
 
 def test_what_can_be_recovered_is_not_abandoned(graph: OpenGraph) -> None:
     operation = cut_off(graph)
-    with pytest.raises(Conflict, match=f"operation '{operation}' can be recovered: .* would undo it"):
+    with pytest.raises(Conflict, match=f"operation '{operation}' can be recovered: .* would finish it"):
         abandon_record(graph, operation)
     assert pending(graph) == [operation]
 

@@ -394,7 +394,7 @@ def test_deletes_under_a_lost_lease_spare_what_its_next_holder_made(
     name: str, scenes: Scenes, killer: subprocess.Popen[str]
 ) -> None:
     scene = scenes(name)
-    deletes = [number for number, call in enumerate(scene.calls) if call.op in ("delete", "delete_prefix")]
+    deletes = [number for number, call in enumerate(scene.forward) if call.op in ("delete", "delete_prefix")]
     assert deletes
     for number in deletes:
         at = copy_of(scene)

@@ -29,6 +29,7 @@ from omnigraph.storage.location import Location
 from omnigraph.storage.objects import Observer, Recorder
 from omnigraph.storage.staging import commit_staged, read_transactions, stage_append
 from tests.engine.crash.places import copy_graph
+from tests.engine.crash.turns import turns
 from tests.engine.crash.world import (
     ACTOR,
     KNOWS,
@@ -60,7 +61,12 @@ def graph(tmp_path: Path) -> OpenGraph:
 
 def interrupt(graph: OpenGraph, point: str, text: str = TWO, branch: str = MAIN) -> str:
     """Leave the record of a write that came as far as a failpoint; its operation."""
-    with failpoints.arm(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
+    # One table after another: otherwise others may be written while the first one fails.
+    with (
+        failpoints.arm(point, failpoints.error(point)),
+        turns(reverse=False),
+        pytest.raises(RecoveryRequired),
+    ):
         change(graph, text, branch)
     (operation,) = pending(graph)
     return operation
@@ -104,6 +110,15 @@ def test_the_next_write_of_any_kind_deals_with_it_without_reopening(
     require_settled(graph)
     assert note(graph).operation_id == operation
     assert note(graph).kind == ("RolledForward" if happened else "RolledBack")
+
+
+def test_a_write_is_finished_once_its_only_table_is_written(graph: OpenGraph) -> None:
+    """The record names the version and its mark ahead, so it need not be confirmed."""
+    operation = interrupt(graph, COMMITTED, UPDATE)
+    other = newcomer(graph)
+    assert change(other, 'insert Team { name: "ops" }').commit is not None
+    assert (note(graph).operation_id, note(graph).kind) == (operation, "RolledForward")
+    require_settled(graph)
 
 
 def test_a_conditional_write_is_not_repeated_on_the_head_that_recovery_made(graph: OpenGraph) -> None:
@@ -182,7 +197,7 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(graph: OpenGraph) -> 
     (found,) = forecast_recovery(newcomer(graph))
     assert tree(folder) == before
     assert (found.branch, found.writer_kind, found.would) == (MAIN, "Mutation", "undo it")
-    assert found.tables == {KNOWS: "written but not confirmed", PERSON: "untouched"}
+    assert found.tables == {KNOWS: "written", PERSON: "untouched"}
 
 
 def test_a_dry_run_knows_of_a_branch_that_is_being_written(graph: OpenGraph) -> None:
@@ -260,7 +275,7 @@ def test_a_dry_run_knows_of_a_schema_whose_files_are_not_there(graph: OpenGraph)
     [
         (
             failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
-            {KNOWS: "written but not confirmed", PERSON: "untouched"},
+            {KNOWS: "written", PERSON: "untouched"},
         ),
         (failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH, {KNOWS: "restored", PERSON: "untouched"}),
         (failpoints.RECOVERY_RECORD_AUDIT, {KNOWS: "as before the write", PERSON: "as before the write"}),

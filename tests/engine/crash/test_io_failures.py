@@ -19,6 +19,8 @@ from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_graph
+from omnigraph.engine.maintenance.ensure_indexes import ensure_indices
+from omnigraph.engine.write.transaction import Author
 from omnigraph.errors import InternalError, RecoveryRequired, StorageFailure, TableVersionConflict
 from omnigraph.storage.failures import FailureKind
 from omnigraph.storage.objects import Observer
@@ -74,7 +76,7 @@ def test_a_record_that_cannot_be_written_ends_the_write_without_a_trace(graph: O
 def test_a_confirmation_that_cannot_be_written_leaves_a_write_to_be_undone(graph: OpenGraph) -> None:
     before = look(graph)
     with pytest.raises(RecoveryRequired, match=INJECTED) as raised:
-        change(with_failing(graph, "write_text"), TWO)
+        ensure_indices(with_failing(graph, "write_text"), Author(MAIN))
     assert pending(graph) == [raised.value.operation_id]
     assert look(graph) == before
     finish_completed_writes(graph)

@@ -35,7 +35,6 @@ DEATHS: dict[str, tuple[bool, list[str]]] = {
     "^write_text_if_absent __recovery": (False, []),
     "^commit nodes/40d76f1f51639ec0": (False, ["RolledBack"]),
     COMMIT_TEAM: (False, ["RolledBack"]),
-    "^write_text __recovery": (False, ["RolledBack"]),
     PUBLISH: (True, ["RolledForward"]),
     "^delete __recovery": (True, ["RolledForward"]),
 }

@@ -32,7 +32,6 @@ in_a_folder = pytest.mark.parametrize("shared_root", ["folder"], indirect=True)
 RECORD = "^write_text_if_absent __recovery/"
 COMMIT_PERSON = "^commit nodes/40d76f1f51639ec0"
 COMMIT_TEAM = "^commit nodes/24b1dafb1b20370c"
-CONFIRM = "^write_text __recovery/"
 PUBLISH = "^merge_rows __manifest"
 REPIN = f"^{failpoints.RECOVERY_POST_TABLE_RESTORE_PRE_PUBLISH}"
 AUDIT = f"^{failpoints.RECOVERY_RECORD_AUDIT}"
@@ -55,9 +54,7 @@ def require_one_end(at: Location, visible: bool) -> None:
 
 
 @in_a_folder
-@pytest.mark.parametrize(
-    "place", [RECORD, COMMIT_PERSON, COMMIT_TEAM, CONFIRM, PUBLISH, "^delete __recovery"]
-)
+@pytest.mark.parametrize("place", [RECORD, COMMIT_PERSON, COMMIT_TEAM, PUBLISH, "^delete __recovery"])
 def test_in_a_folder_a_writer_that_stands_still_keeps_the_branch(
     people_graph: Location, writer: Start, place: str
 ) -> None:
@@ -120,7 +117,7 @@ def test_overtaken_on_other_tables_the_writer_leaves_a_record_that_is_undone(
 
 @in_a_bucket
 @pytest.mark.parametrize(
-    "place", ["^read_text_if_exists __schema_state", "^probe nodes/"], ids=["before", "after"]
+    "place", ["^read_text_if_exists __schema_state", "^is_stored nodes/"], ids=["before", "after"]
 )
 def test_a_writer_that_finds_its_lease_expired_before_any_effect_prepares_again(
     people_graph: Location, writer: Start, place: str

@@ -41,6 +41,7 @@ from omnigraph.lang.schema.catalog import Catalog
 from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
 from omnigraph.storage.locks import BranchLocks, monotonic_seconds
+from tests.engine.crash.turns import turns
 from tests.engine.mutations import compile_statements, run_mutation
 
 Answer = Mapping[str, Any]
@@ -74,8 +75,13 @@ class Trap:
         self._lock = threading.Lock()
         self._steps: list[tuple[re.Pattern[str], str]] = []
         self._seen: list[str] = []
+        self._turns = ExitStack()
 
     def arm(self, steps: list[tuple[str, str]]) -> None:
+        self._turns.close()
+        if steps:
+            # Where it stands still, or dies, is certain only if it does one thing after another.
+            self._turns.enter_context(turns(reverse=False))
         with self._lock:
             self._steps = [(re.compile(pattern), action) for pattern, action in steps]
             self._seen = []

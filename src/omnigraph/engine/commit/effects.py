@@ -5,6 +5,7 @@ The record is what recovery needs before the first effect, and after the last.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -110,6 +111,21 @@ def stage_step(objects: ObjectStore, table: Table, step: Step, *, allow_two_vers
             return stage_overwrite(table, open_rows(rows))
         case BuildIndexes(indexes=indexes):
             return stage_indexes(table, indexes)
+
+
+def count_rows(plan: CommitPlan) -> float:
+    """Return how many rows the steps of a plan write or delete; infinity where they are not in memory."""
+    return sum(_count_step(step) for effect in plan.effects.values() for step in steps_of(effect))
+
+
+def _count_step(step: Step) -> float:
+    match step:
+        case DeleteRows(ids=ids):
+            return float(len(ids))
+        case AppendRows(rows=rows) | UpsertRows(rows=rows) if isinstance(rows, pa.Table):
+            return int(rows.num_rows)
+        case _:
+            return math.inf
 
 
 def look_up_rows(table: Callable[[], Table], step: Step) -> UpsertPlan | None:
@@ -257,28 +273,91 @@ def build_record(root: Root, plan: CommitPlan, ready: Mapping[str, PreparedStep]
         restore_commit_id=plan.restore_id,
         owner=OwnerMark(host=owner.host, pid=owner.pid, token=owner.token),
         lance_version=BINDING,
-        authority=Authority(
-            branch_identifier=base.identity, graph_head=base.head, schema_ir_hash=base.schema_hash
-        ),
+        authority=authority_of(plan),
         schema_target=SchemaTarget(schema_ir_hash=plan.schema.hash) if plan.schema else None,
     )
+
+
+def authority_of(plan: CommitPlan) -> Authority:
+    """Return what a plan was prepared on, as its record says it."""
+    base = plan.base
+    return Authority(branch_identifier=base.identity, graph_head=base.head, schema_ir_hash=base.schema_hash)
 
 
 def complete_record(record: Sidecar, plan: CommitPlan, tables: Mapping[str, Table]) -> Sidecar:
     """Return the record with the versions that the tables have reached."""
     reached = [
         Update(table_key=key, table_version=table.version, table_branch=table.branch, row_count=table.count())
-        for key, table in tables.items()
+        for key, table in sorted(tables.items())
     ]
-    adopted = [
+    return msgspec.structs.replace(
+        record,
+        tables=_confirm_pins(record, {key: table.version for key, table in tables.items()}),
+        updates=(*reached, *_adopted(plan)),
+    )
+
+
+def foresee_completion(record: Sidecar, plan: CommitPlan, ready: Mapping[str, PreparedStep]) -> Sidecar:
+    """Return the record as it will be confirmed, or the record itself where that is not known yet.
+
+    Recovery publishes a confirmed record only if each table is at the version that the record names, with
+    the marks of this write on all versions since its base. So where these and the counts of rows are known
+    ahead, the tables themselves prove that the write is complete, and no later confirmation is needed.
+    """
+    versions = {pin.table_key: pin for pin in record.tables}
+    rows = {key: _rows_after(plan, key, ready.get(key)) for key in versions}
+    if plan.kind not in _FORESEEN or not rows or plan.schema is not None or None in rows.values():
+        return record
+    if any(isinstance(effect, CreateTable | DropTable) for effect in plan.effects.values()):
+        return record
+    reached = [
+        Update(
+            table_key=key,
+            table_version=pin.post_commit_pin,
+            table_branch=pin.table_branch,
+            row_count=rows[key],
+        )
+        for key, pin in sorted(versions.items())
+    ]
+    return msgspec.structs.replace(
+        record,
+        tables=_confirm_pins(record, {key: pin.post_commit_pin for key, pin in versions.items()}),
+        updates=(*reached, *_adopted(plan)),
+        phase=sidecar.CONFIRMED,
+    )
+
+
+_FORESEEN = frozenset({"Mutation", "Load", "BranchMerge"})
+
+
+def _rows_after(plan: CommitPlan, key: str, ready: PreparedStep | None) -> int | None:
+    """Return how many rows a table will have; None where only its commit will tell."""
+    before, steps = plan.base.entries[key].row_count, steps_of(plan.effects[key])
+    if before is None or len(steps) != 1:
+        return None
+    match ready, steps[0]:
+        case Staged(counts=Counts(inserted=int() as inserted, deleted=int() as deleted)), _:
+            return before + inserted - deleted
+        case UpsertPlan(rows=rows, matched=matched), _:
+            return before + int(rows.num_rows) - len(matched)
+        case None, AppendRows(rows=rows) if isinstance(rows, pa.Table):
+            return before + int(rows.num_rows)
+        case _:
+            return None
+
+
+def _confirm_pins(record: Sidecar, versions: Mapping[str, int]) -> tuple[Pin, ...]:
+    return tuple(
+        msgspec.structs.replace(pin, confirmed_version=versions[pin.table_key]) for pin in record.tables
+    )
+
+
+def _adopted(plan: CommitPlan) -> list[Update]:
+    return [
         Update(table_key=key, table_version=effect.version, row_count=effect.row_count)
         for key, effect in plan.effects.items()
         if isinstance(effect, AdoptVersion)
     ]
-    pins = tuple(
-        msgspec.structs.replace(pin, confirmed_version=tables[pin.table_key].version) for pin in record.tables
-    )
-    return msgspec.structs.replace(record, tables=pins, updates=(*reached, *adopted))
 
 
 def _keys_of(kind: type[Effect], plan: CommitPlan) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.plan import AdoptVersion, CommitPlan, CreateTable, is_first_touch, make_base
-from omnigraph.engine.commit.recovery.drift import resolve_drift
-from omnigraph.engine.commit.recovery.sweep import recover_branch
+from omnigraph.engine.commit.recovery import sidecar
+from omnigraph.engine.commit.recovery.drift import find_drift, resolve_drift
+from omnigraph.engine.commit.recovery.sweep import has_records, recover_branch
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -18,6 +22,7 @@ from omnigraph.errors import (
     StorageFailure,
     TableVersionConflict,
 )
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import read_transaction
@@ -36,16 +41,70 @@ class BaseMoved(Exception):
         self.by_rival = by_rival
 
 
-def check_gates(graph: OpenGraph, plan: CommitPlan, held: HeldLocks) -> tuple[CommitPlan, LoadedBranch]:
+def check_gates(
+    graph: OpenGraph, plan: CommitPlan, held: HeldLocks, beside: Callable[[], None] | None = None
+) -> Passed:
     """Recover interrupted writes on the branch, then check what the plan depends on.
 
-    Returns the plan rebased on the current branch, and that state: both stay valid while the lock is held.
+    `beside` is called at the same time as the reads; it may store the record of the plan.
     """
-    if recover_branch(graph, plan.branch, held):
+    found = _look(graph, plan, beside)
+    others = sidecar.without_running(found.names)
+    if beside is not None and has_records(graph, plan.branch, others):
+        # A recovery that dies would leave the record of this write, too. The next attempt stores none before.
+        raise _moved_by_recovery(plan, "interrupted")
+    if recover_branch(graph, plan.branch, held, others):
         raise _moved_by_recovery(plan, "recovered")
-    loaded = _check_base(graph, plan)
-    _check_heads(graph, plan, held)
-    return rebase_plan(plan, loaded), loaded
+    _check_base(graph, plan, found.loaded, found.schema_hash)
+    _check_heads(graph, plan, held, found.drifted)
+    return Passed(rebase_plan(plan, found.loaded), found.loaded, saw_others=bool(others))
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A plan that the gates let pass; all of it stays valid while the lock is held."""
+
+    plan: CommitPlan
+    """The plan on the branch as it is."""
+    base: LoadedBranch
+    """The branch as it is."""
+    saw_others: bool
+    """Whether there are records of other branches, of running or interrupted writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What the gates read."""
+
+    names: Sequence[str]
+    """The files beside the records of writes."""
+    loaded: LoadedBranch
+    schema_hash: str
+    drifted: Sequence[TableEntry] | OmnigraphError
+    """The tables with newer versions; an error counts only if the base has not moved."""
+
+
+def _look(graph: OpenGraph, plan: CommitPlan, beside: Callable[[], None] | None) -> _Findings:
+    with Together(graph.root.layout.root) as calls:
+        names = calls.add(partial(sidecar.list_names, graph.root))
+        loaded = calls.add(graph.coordinator(plan.branch).load)
+        schema_hash = calls.add(partial(read_schema_hash, graph.root))
+        drifted = calls.add(partial(_find_drift, graph, plan))
+        if beside is not None:
+            calls.add(beside)
+    return _Findings(names.answer, loaded.answer, schema_hash.answer, drifted.answer)
+
+
+def _find_drift(graph: OpenGraph, plan: CommitPlan) -> Sequence[TableEntry] | OmnigraphError:
+    entries = [
+        plan.base.entries[key]
+        for key, effect in plan.effects.items()
+        if not isinstance(effect, AdoptVersion | CreateTable)
+    ]
+    try:
+        return find_drift(graph, [entry for entry in entries if not is_first_touch(plan, entry)])
+    except OmnigraphError as error:
+        return error
 
 
 def rebase_plan(plan: CommitPlan, loaded: LoadedBranch) -> CommitPlan:
@@ -63,15 +122,12 @@ def _moved_by_recovery(plan: CommitPlan, actual: str) -> BaseMoved:
     return BaseMoved(changed, by_rival=False)
 
 
-def _check_base(graph: OpenGraph, plan: CommitPlan) -> LoadedBranch:
-    loaded = graph.coordinator(plan.branch).load()
+def _check_base(graph: OpenGraph, plan: CommitPlan, loaded: LoadedBranch, schema_hash: str) -> None:
     moved = find_conflict(plan, loaded)
     if moved is not None:
         raise BaseMoved(moved, by_rival=not _holds_same_rows(graph, plan, loaded))
-    found = read_schema_hash(graph.root)
-    if found != plan.base.schema_hash:
-        raise BaseMoved(ReadSetChanged("schema", expected=plan.base.schema_hash, actual=found))
-    return loaded
+    if schema_hash != plan.base.schema_hash:
+        raise BaseMoved(ReadSetChanged("schema", expected=plan.base.schema_hash, actual=schema_hash))
 
 
 def find_conflict(plan: CommitPlan, loaded: LoadedBranch) -> TableVersionConflict | ReadSetChanged | None:
@@ -142,18 +198,17 @@ def _is_only_maintenance(graph: OpenGraph, before: TableEntry | None, after: Tab
         return False  # cleaned up meanwhile: unknown
 
 
-def _check_heads(graph: OpenGraph, plan: CommitPlan, held: HeldLocks) -> None:
+def _check_heads(
+    graph: OpenGraph, plan: CommitPlan, held: HeldLocks, drifted: Sequence[TableEntry] | OmnigraphError
+) -> None:
     """Require every table to be at its published version; resolves drift that recovery or upkeep left."""
-    moved_or_dropped = [
-        key for key, effect in plan.effects.items() if not isinstance(effect, AdoptVersion | CreateTable)
-    ]
-    entries = [plan.base.entries[key] for key in moved_or_dropped]
-    owned = [entry for entry in entries if not is_first_touch(plan, entry)]
+    if isinstance(drifted, OmnigraphError):
+        raise drifted
     try:
-        resolved = resolve_drift(graph, plan.branch, held, owned)
+        resolved = resolve_drift(graph, plan.branch, held, drifted)
     except Conflict:
         # Under a lost lease another writer may have committed: then the base moved, and nothing is wrong.
-        _check_base(graph, plan)
+        _check_base(graph, plan, graph.coordinator(plan.branch).load(), read_schema_hash(graph.root))
         raise
     if resolved:
         raise _moved_by_recovery(plan, "drift resolved")

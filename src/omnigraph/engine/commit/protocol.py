@@ -3,20 +3,25 @@
     prepare   a plan on a pinned base; its files are staged, nothing is visible
     gates     take the branch's lock; recover interrupted writes; the base must still hold
     phase A   write the record of the operation
-    phase B   commit the staged change of every table, then confirm the record
+    phase B   commit the staged change of every table; confirm the record, unless the tables prove it complete
     phase C   publish: one write of the manifest makes all of it visible
     phase D   remove the record
 
 Before phase A a failure changes nothing. After the first effect only recovery may touch what was
 done: the caller gets `RecoveryRequired`, and the record decides the outcome. Ctrl-C waits for it.
+
+In a bucket each request takes long and costs no time of this process, so what does not depend on each other
+is done at the same time: staging and taking the lock; what the gates read and storing the record; the commits
+of the tables and staging the publish; removing the record and giving the lock back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import field, replace
+from functools import partial
 
 import msgspec
 
@@ -24,9 +29,12 @@ from omnigraph import ctrl_c, failpoints
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.effects import (
     PreparedStep,
+    authority_of,
     build_record,
     complete_record,
+    count_rows,
     create_table,
+    foresee_completion,
     moving_tables,
     prepare,
     stage_over_leftover,
@@ -34,17 +42,23 @@ from omnigraph.engine.commit.effects import (
     steps_of,
     sum_counts,
 )
-from omnigraph.engine.commit.gates import BaseMoved, check_gates
+from omnigraph.engine.commit.gates import BaseMoved, check_gates, find_conflict, rebase_plan
 from omnigraph.engine.commit.plan import BuildIndexes, CommitPlan, CreateTable, Effect, ReplaceRows
 from omnigraph.engine.commit.recovery import sidecar
 from omnigraph.engine.commit.recovery.removals import DataRemoval, store_removal
-from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
+from omnigraph.engine.commit.recovery.sidecar import CONFIRMED, Pin, Sidecar
 from omnigraph.engine.commit.schema_staging import StagedSchema, promote_schema, stage_schema
-from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.graph.publish import ExactHead, NewCommit, Publication, publish
+from omnigraph.engine.graph.publish import (
+    ExactHead,
+    NewCommit,
+    Publication,
+    StagedPublication,
+    publish,
+    stage_publication,
+)
 from omnigraph.engine.graph.schema_files import record_past_schema
 from omnigraph.engine.graph.table_forks import fork_table
 from omnigraph.engine.upkeep.after_write import WrittenTables, run_table_upkeep
@@ -59,7 +73,7 @@ from omnigraph.errors import (
     StorageFailure,
 )
 from omnigraph.phases import in_phase
-from omnigraph.storage.concurrency import run_per_table
+from omnigraph.storage.concurrency import Together, run_per_table
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import Counts, Staged, commit_staged
@@ -78,6 +92,8 @@ class Receipt:
     """By table key."""
     indexes: IndexUpkeep = field(default_factory=IndexUpkeep)
     """Deferred index work; `build_deferred_indexes` does it once the lock is free."""
+    saw_others: bool = False
+    """Whether there were records of other branches, of running or interrupted writes."""
 
 
 def commit(graph: OpenGraph, plan: CommitPlan, held: HeldLocks | None = None) -> Receipt:
@@ -85,28 +101,59 @@ def commit(graph: OpenGraph, plan: CommitPlan, held: HeldLocks | None = None) ->
 
     `held` is the branch's lock, where the caller took it before it prepared the plan.
     """
+    if held is not None:
+        return _run_locked(graph, plan, _stage(graph, plan), held, releases=False)
+    with ExitStack() as stack:
+        if _may_stage_under_lock(graph, plan):
+            with Together(graph.root.layout.root) as calls:
+                ready = calls.add(partial(_stage, graph, plan))
+                own = calls.add(partial(_take_lock, graph, plan, stack))
+            return _run_locked(graph, plan, ready.answer, own.answer, releases=True)
+        staged = _stage(graph, plan)
+        return _run_locked(graph, plan, staged, _take_lock(graph, plan, stack), releases=True)
+
+
+def _stage(graph: OpenGraph, plan: CommitPlan) -> Mapping[str, PreparedStep]:
     ready = in_phase("commit.prepare")(prepare)(graph, plan)
     failpoints.reach(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE)
-    if held is not None:
-        return _run_locked(graph, plan, ready, held)
-    with graph.root.locks.hold([plan.branch], operation_id=plan.operation_id) as own:
-        return _run_locked(graph, plan, ready, own)
+    return ready
+
+
+def _take_lock(graph: OpenGraph, plan: CommitPlan, stack: ExitStack) -> HeldLocks:
+    return stack.enter_context(graph.root.locks.hold([plan.branch], operation_id=plan.operation_id))
+
+
+_FEW_ROWS = 10_000
+"""Staging so many rows takes about as long as taking the lock of a branch in a bucket."""
+
+
+def _may_stage_under_lock(graph: OpenGraph, plan: CommitPlan) -> bool:
+    """Whether to take the lock while staging: not where another writer would wait for rows to be written."""
+    root = graph.root
+    is_free = not root.layout.root.is_local and not root.locks.is_used_here(plan.branch)
+    return is_free and count_rows(plan) <= _FEW_ROWS
 
 
 def _run_locked(
-    graph: OpenGraph, plan: CommitPlan, ready: Mapping[str, PreparedStep], held: HeldLocks
+    graph: OpenGraph,
+    plan: CommitPlan,
+    ready: Mapping[str, PreparedStep],
+    held: HeldLocks,
+    *,
+    releases: bool,
 ) -> Receipt:
-    """Run the gates, the phases, and upkeep, with the lock held."""
-    try:
-        plan, base = in_phase("commit.gates")(check_gates)(graph, plan, held)
-    except LockLost as lost:
-        raise BaseMoved(lost) from lost
-    run = _CommitRun(graph, plan, held, base)
-    with _delay_ctrl_c(plan):
-        published = run.run(ready)
-    receipt = Receipt(published.commit, {key: sum_counts(found) for key, found in run.counts.items()})
-    if held.still_held():
-        receipt = replace(receipt, indexes=_run_upkeep(graph, receipt, run, published))
+    """Run the gates, the phases, and upkeep, with the lock held; `releases` gives it back."""
+    run = _CommitRun(graph, plan, held)
+    with sidecar.run_operation(plan.operation_id):
+        try:
+            with _delay_ctrl_c(plan):
+                published = run.run(ready)
+            counts = {key: sum_counts(found) for key, found in run.counts.items()}
+            receipt = Receipt(published.commit, counts, saw_others=run.saw_others)
+            if held.still_held():
+                receipt = replace(receipt, indexes=_run_upkeep(graph, receipt, run, published))
+        finally:
+            run.close(releases=releases)
     # Last, because from here on readers share these handles.
     for key in moving_tables(plan.effects):
         graph.root.tables.keep(run.tables[key])
@@ -181,13 +228,14 @@ def _open(graph: OpenGraph, entry: TableEntry) -> Table:
 class _CommitRun:
     """One run of the phases, with the branch's lock held."""
 
-    def __init__(self, graph: OpenGraph, plan: CommitPlan, held: HeldLocks, base: LoadedBranch) -> None:
+    def __init__(self, graph: OpenGraph, plan: CommitPlan, held: HeldLocks) -> None:
         self.graph = graph
         self.root = graph.root
+        self.is_far = not graph.root.layout.root.is_local
+        """Whether each call takes so long that calls are made at the same time."""
         self.plan = plan
+        """On the branch as the gates found it, once they have looked."""
         self.held = held
-        self.base = base
-        """The branch as the gates found it."""
         self.tables: dict[str, Table] = {}
         """The tables that were written or created, at their new versions."""
         self.counts: dict[str, list[Counts]] = {}
@@ -196,11 +244,15 @@ class _CommitRun:
         """The new schema, once its files are staged."""
         self.has_effects = False
         """Whether any effect may have taken place."""
+        self.staged_publication: StagedPublication | None = None
+        """The publish of the foreseen record, once its files are written."""
+        self.saw_others = False
+        self.record_to_remove: str | None = None
+        """The record of a write that is visible, until it is removed."""
 
     def run(self, ready: Mapping[str, PreparedStep]) -> Publication:
-        """Run all phases; `ready` is what was prepared before the lock was taken."""
-        record = build_record(self.root, self.plan, ready)
-        self._store(record)
+        """Run the gates and all phases; `ready` is what was prepared before the lock was taken."""
+        record = self._store_after_gates(ready) if not self.is_far else self._store_with_gates(ready)
         try:
             confirmed = self._effects(record, ready)
             published = self._publish(confirmed)
@@ -216,10 +268,67 @@ class _CommitRun:
             # The record exists, so the caller must learn of it.
             reason = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise RecoveryRequired(record.operation_id, reason) from error
-        self._remove(record.operation_id)
+        self.record_to_remove = record.operation_id
+        if not self.is_far:
+            self.close(releases=False)
         return published
 
-    # --- phase A ---------------------------------------------------------------------------------
+    def close(self, *, releases: bool) -> None:
+        """Remove the record of a write that is visible; `releases` gives the lock back with it."""
+        done, self.record_to_remove = self.record_to_remove, None
+        with Together(self.root.layout.root) as calls:
+            if done is not None:
+                calls.add(partial(self._remove, done))
+            if releases:
+                calls.add(self.held.release)
+
+    # --- gates and phase A -----------------------------------------------------------------------
+
+    def _build_record(self, plan: CommitPlan, ready: Mapping[str, PreparedStep]) -> Sidecar:
+        return foresee_completion(build_record(self.root, plan, ready), plan, ready)
+
+    def _store_after_gates(self, ready: Mapping[str, PreparedStep]) -> Sidecar:
+        self._check_gates()
+        record = self._build_record(self.plan, ready)
+        self._store(record)
+        return record
+
+    def _store_with_gates(self, ready: Mapping[str, PreparedStep]) -> Sidecar:
+        """Store the record while the gates read; it is removed if they do not let the write pass.
+
+        Until then no table moves, so recovery would undo it.
+        """
+        likely = self._plan_on_known_base()
+        record = self._build_record(likely, ready)
+        try:
+            self._check_gates(partial(self._store, record))
+            if record.authority != authority_of(self.plan):
+                record = msgspec.structs.replace(record, authority=authority_of(self.plan))
+                self.held.require()
+                sidecar.rewrite(self.root, record)
+        except LockLost as lost:
+            self._take_record_back(record.operation_id)
+            raise BaseMoved(lost) from lost
+        except BaseException:
+            self._take_record_back(record.operation_id)
+            raise
+        return record
+
+    def _plan_on_known_base(self) -> CommitPlan:
+        """Return the plan on the newest state that this process knows: mostly there is no newer one."""
+        known = self.graph.coordinator(self.plan.branch).known
+        if known is None or find_conflict(self.plan, known) is not None:
+            return self.plan
+        return rebase_plan(self.plan, known)
+
+    @in_phase("commit.gates")
+    def _check_gates(self, beside: Callable[[], None] | None = None) -> None:
+        """Check the gates; the plan is on the branch as they found it then."""
+        try:
+            passed = check_gates(self.graph, self.plan, self.held, beside)
+        except LockLost as lost:
+            raise BaseMoved(lost) from lost
+        self.plan, self.base, self.saw_others = passed.plan, passed.base, passed.saw_others
 
     @in_phase("commit.record")
     def _store(self, record: Sidecar) -> None:
@@ -235,6 +344,10 @@ class _CommitRun:
             self._remove(record.operation_id)
             raise
 
+    def _take_record_back(self, operation_id: str) -> None:
+        if self._may_remove_record():
+            self._remove(operation_id)
+
     # --- phase B ---------------------------------------------------------------------------------
 
     @in_phase("commit.effects")
@@ -244,16 +357,48 @@ class _CommitRun:
             _reach(self.plan.phases.before_effects)
             self._create_tables()
             first = self._stage_first(record, ready)
-            for pin in record.tables:
-                self.tables[pin.table_key] = self._apply_effect(pin, first.get(pin.table_key))
-                failpoints.reach(failpoints.MUTATION_POST_TABLE_COMMIT)
+            self._write_tables(record, first)
             self._stage_schema()
         except OmnigraphError as error:
             if self.has_effects or not _changed_nothing(error):
                 raise
             raise _NoEffect(error) from error
         _reach(self.plan.phases.before_confirm)
-        return self._confirm(complete_record(record, self.plan, self.tables))
+        achieved = complete_record(record, self.plan, self.tables)
+        if achieved == record and record.phase == CONFIRMED:
+            return record
+        self.staged_publication = None
+        return self._confirm(achieved)
+
+    def _write_tables(self, record: Sidecar, first: Mapping[str, Staged]) -> None:
+        """Apply the effects on all tables; where they are foreseen, stage the publish at the same time."""
+        if not self.is_far or record.phase != CONFIRMED:
+            for pin in record.tables:
+                self._write_table(pin, first.get(pin.table_key))
+            return
+        with Together(self.root.layout.root) as calls:
+            for pin in record.tables:
+                calls.add(partial(self._write_table, pin, first.get(pin.table_key)))
+            calls.add(partial(self._stage_publication, record))
+
+    def _write_table(self, pin: Pin, first: Staged | None) -> None:
+        self.tables[pin.table_key] = self._apply_effect(pin, first)
+        failpoints.reach(failpoints.MUTATION_POST_TABLE_COMMIT)
+
+    def _stage_publication(self, record: Sidecar) -> None:
+        """Write the files of the publish; if that fails, the publish itself tries again."""
+        coordinator, entries = self.graph.coordinator(self.plan.branch), self.plan.base.entries
+        try:
+            self.staged_publication = stage_publication(
+                coordinator,
+                record.published,
+                self._new_commit(),
+                expected={key: entries[key].version for key in self.plan.effects},
+                precondition=ExactHead(self.plan.base.identity, self.plan.base.head),
+                base=self.base,
+            )
+        except OmnigraphError as error:
+            _log.info("the publish of operation %s was not staged: %s", record.operation_id, error)
 
     def _create_tables(self) -> None:
         for key, effect in self.plan.effects.items():
@@ -304,6 +449,7 @@ class _CommitRun:
         if isinstance(effect, BuildIndexes):
             failpoints.reach(failpoints.ENSURE_INDICES_POST_STAGE_PRE_COMMIT_BTREE)
         assert first is not None
+        # The gates have found an owned table at its published version, and a fork was just made at it.
         table, marks = self._commit(pin.table_key, first), pin.transaction_uuids[1:]
         if first.second_phase is not None:
             failpoints.reach(failpoints.MUTATION_BETWEEN_TABLE_VERSIONS)
@@ -317,7 +463,7 @@ class _CommitRun:
         return table
 
     def _commit(self, key: str, staged: Staged) -> Table:
-        table = commit_staged(staged)
+        table = commit_staged(staged, is_newest=self.is_far)
         self.has_effects = True
         self.counts.setdefault(key, []).append(staged.counts)
         return table
@@ -344,7 +490,7 @@ class _CommitRun:
         """Confirm the record: from here on recovery rolls forward."""
         if not self.plan.is_confirmed:
             return achieved
-        confirmed = msgspec.structs.replace(achieved, phase="EffectsConfirmed")
+        confirmed = msgspec.structs.replace(achieved, phase=CONFIRMED)
         self.held.require()
         failpoints.reach(failpoints.RECOVERY_SIDECAR_CONFIRM)
         sidecar.rewrite(self.root, confirmed)
@@ -361,23 +507,28 @@ class _CommitRun:
         published = publish(
             self.graph.coordinator(plan.branch),
             record.published,
-            NewCommit(
-                plan.commit_id,
-                plan.actor,
-                plan.merged_parent,
-                plan.merged_commits,
-                rival=plan.rollback_id,
-                message=plan.message,
-                operation=plan.operation,
-            ),
+            self._new_commit(),
             expected={key: entries[key].version if key in entries else 0 for key in plan.effects},
             precondition=ExactHead(plan.base.identity, plan.base.head),
             base=self.base,
+            staged=self.staged_publication,
         )
         if self.staged_schema is not None:
             failpoints.reach(failpoints.SCHEMA_APPLY_AFTER_MANIFEST_COMMIT)
             promote_schema(self.root, self.held, self.staged_schema)
         return published
+
+    def _new_commit(self) -> NewCommit:
+        plan = self.plan
+        return NewCommit(
+            plan.commit_id,
+            plan.actor,
+            plan.merged_parent,
+            plan.merged_commits,
+            rival=plan.rollback_id,
+            message=plan.message,
+            operation=plan.operation,
+        )
 
     def _may_remove_record(self) -> bool:
         """Whether no recovery has begun to undo the write: a recovery needs the record to finish."""

@@ -108,6 +108,12 @@ class Coordinator:
         with self._lock:
             return self._known is not None
 
+    @property
+    def known(self) -> LoadedBranch | None:
+        """The state that this process saw last; the branch may have moved since."""
+        with self._lock:
+            return self._known
+
     def recall_snapshot(self, version: int, incarnation: Incarnation) -> Snapshot | None:
         """Return the branch at a past version, if this process has seen it."""
         with self._lock:

@@ -27,7 +27,15 @@ from omnigraph.errors import (
     StorageFailure,
     TableVersionConflict,
 )
-from omnigraph.storage.cas import SwapResult, find_row, merge_rows, replace_row
+from omnigraph.storage.cas import (
+    StagedSwap,
+    SwapResult,
+    commit_row,
+    find_row,
+    merge_rows,
+    replace_row,
+    stage_row,
+)
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.references import Incarnation
 
@@ -85,12 +93,19 @@ def publish(
     expected: Mapping[str, int] | None = None,
     precondition: ExactHead | None = None,
     base: LoadedBranch | None = None,
+    staged: StagedPublication | None = None,
 ) -> Publication:
     """Make changes visible on a branch, or raise a typed conflict; callers hold the branch lock.
 
     `base` is the branch as the caller just read it under that lock, which saves the first load. If the branch
-    moved all the same, the swap is refused and the next attempt loads it.
+    moved all the same, the swap is refused and the next attempt loads it. `staged` is what the first attempt
+    is to write, on that base.
     """
+    if staged is not None:
+        published = _land(coordinator, staged)
+        if published is not None:
+            return published
+        base = None
     for attempt in range(RETRY_BUDGET + 1):
         loaded = _load(coordinator, base if attempt == 0 else None)
         if loaded is None:
@@ -104,6 +119,51 @@ def publish(
         if published is not None:
             return published
     raise PublishContention(coordinator.branch, RETRY_BUDGET + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPublication:
+    """A publish whose files are written and which no reader sees."""
+
+    loaded: LoadedBranch
+    commit: Commit
+    records: Records
+    swap: StagedSwap
+
+
+def stage_publication(
+    coordinator: Coordinator,
+    changes: ManifestChanges,
+    lineage: NewCommit,
+    *,
+    expected: Mapping[str, int],
+    precondition: ExactHead,
+    base: LoadedBranch,
+) -> StagedPublication | None:
+    """Write the files of a publish ahead of it; None where it has to be done as a whole.
+
+    The changes need not have taken place yet.
+    """
+    if not coordinator.has_current_format(base) or _find_published(base, lineage) is not None:
+        return None
+    _check(base, coordinator.branch, changes, expected, precondition)
+    commit = _commit(coordinator, base.state, lineage)
+    records = _records(changes, base.state, commit, lineage)
+    address = _find_head(coordinator, base, records)
+    if address is None:
+        return None
+    rows = encode(records, _following(base, records).locations)
+    return StagedPublication(base, commit, records, stage_row(base.table, rows, KEY, address))
+
+
+def _land(coordinator: Coordinator, staged: StagedPublication) -> Publication | None:
+    try:
+        failpoints.reach(failpoints.PUBLISH_LOAD_STATE_RETRYABLE_CONTENTION)
+    except StorageFailure as failure:
+        if failure.kind != TableFailureKind.CONTENTION:
+            raise
+        return None
+    return _attempt(coordinator, staged.loaded, staged.records, staged.commit, staged.swap)
 
 
 def repin(
@@ -299,16 +359,27 @@ def _commit(coordinator: Coordinator, state: ManifestState, lineage: NewCommit) 
     )
 
 
-def _attempt(
-    coordinator: Coordinator, loaded: LoadedBranch, records: Records, commit: Commit
-) -> Publication | None:
-    """Try once; None when another publish won."""
+def _following(loaded: LoadedBranch, records: Records) -> ManifestState:
     following = loaded.state.plus(records, loaded.state.version + 1)
     following.entries()  # a state that does not add up must never be written
-    rows = encode(records, following.locations)
+    return following
+
+
+def _attempt(
+    coordinator: Coordinator,
+    loaded: LoadedBranch,
+    records: Records,
+    commit: Commit,
+    staged: StagedSwap | None = None,
+) -> Publication | None:
+    """Try once; None when another publish won."""
+    following = _following(loaded, records)
     failpoints.reach(failpoints.GRAPH_PUBLISH_BEFORE_COMMIT_APPEND)
     try:
-        swapped = _write(coordinator, loaded, records, rows)
+        if staged is not None:
+            swapped = commit_row(staged)
+        else:
+            swapped = _write(coordinator, loaded, records, encode(records, following.locations))
     except StorageFailure as failure:
         if failure.kind == TableFailureKind.CONTENTION:
             return None
@@ -330,15 +401,22 @@ def _write(coordinator: Coordinator, loaded: LoadedBranch, records: Records, row
     Usually the head row is replaced and all others are new: then no row is looked up. The first commit of a
     branch has no head row to replace, and a version that passes to another owner has a row already.
     """
-    branch, table = coordinator.branch, loaded.table
-    address = None
-    if list(records.heads) == [branch] and branch in loaded.state.heads and _are_new(records, loaded.state):
-        address = loaded.head_address
-        if address is None:
-            address = find_row(table, KEY, head_key(branch))
+    table, address = loaded.table, _find_head(coordinator, loaded, records)
     if address is None:
         return merge_rows(table, rows, KEY)
     return replace_row(table, rows, KEY, address)
+
+
+def _find_head(coordinator: Coordinator, loaded: LoadedBranch, records: Records) -> int | None:
+    """Return the address of the head row, if a publish of these records replaces it and no other row."""
+    branch = coordinator.branch
+    if list(records.heads) != [branch] or branch not in loaded.state.heads:
+        return None
+    if not _are_new(records, loaded.state):
+        return None
+    if loaded.head_address is not None:
+        return loaded.head_address
+    return find_row(loaded.table, KEY, head_key(branch))
 
 
 def _are_new(records: Records, state: ManifestState) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from omnigraph.deferred_dataclass import dataclass
@@ -31,6 +31,7 @@ from omnigraph.lang.schema.ir import (
     read_legacy,
     render,
 )
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.location import Location
 
 _STATE_FORMAT = 1
@@ -155,7 +156,9 @@ def _read(root: Root, *, identities: bool) -> IdentifiedSchema:
 
 
 def _live_files(root: Root) -> SchemaFiles:
-    return SchemaFiles(*(_read_required(root, at) for at in live_places(root)))
+    with Together(root.layout.root) as calls:
+        texts = [calls.add(partial(_read_required, root, at)) for at in live_places(root)]
+    return SchemaFiles(*(text.answer for text in texts))
 
 
 def _has_composite_keys(catalog: Catalog) -> bool:

@@ -190,7 +190,7 @@ def run_statements(
     bindings = Bindings(parameters, milliseconds)
     with closing(_Scratch(graph)) as scratch:
         mutation = _Mutation(statements, new_ids, bindings, limits, schema, has_chosen_ids, scratch)
-        return mutation.result(commit_write(graph, author, mutation))
+        return mutation.result(commit_write(graph, author, mutation, is_quick=True))
 
 
 class _Scratch:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
+from functools import partial
 from typing import Protocol
 
 from omnigraph import failpoints
@@ -28,10 +29,10 @@ from omnigraph.engine.commit.plan import (
 )
 from omnigraph.engine.commit.protocol import Receipt, commit
 from omnigraph.engine.commit.recovery.sidecar import WriterKind
-from omnigraph.engine.commit.recovery.sweep import finish_completed_writes, recover_branch
+from omnigraph.engine.commit.recovery.sweep import finish_completed_writes, has_leftovers, recover_branch
 from omnigraph.engine.commit.schema_lock import find_lock
 from omnigraph.engine.constraints.stored_rows import StoredTables
-from omnigraph.engine.graph.coordinator import lance_branch
+from omnigraph.engine.graph.coordinator import LoadedBranch, lance_branch
 from omnigraph.engine.graph.lineage import Commit, require_actor, require_message
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -48,7 +49,9 @@ from omnigraph.errors import (
     ReadSetChanged,
     RecoveryRequired,
     StorageFailure,
+    WriterBusy,
 )
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.index_parts import BuildParts
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Incarnation
@@ -224,15 +227,18 @@ class Write(Protocol):
         """Return the effects on one state of the branch; called again when that state has moved."""
 
 
-def commit_write(graph: OpenGraph, author: Author, write: Write) -> Receipt | None:
-    """Prepare and commit a write, again where that is allowed; None when there was nothing to do."""
+def commit_write(graph: OpenGraph, author: Author, write: Write, *, is_quick: bool = False) -> Receipt | None:
+    """Prepare and commit a write, again where that is allowed; None when there was nothing to do.
+
+    `is_quick` says that preparing costs little, so that it may be done on a state that is outdated.
+    """
     retries = author.retry
     for attempt in range(ATTEMPTS + author.retry):
         operation_id = graph.root.new_id()
         try:
             if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.is_used_here(author.branch):
-                finish_completed_writes(graph, author.branch)
-                receipt = _try_commit(graph, author, write, operation_id)
+                receipt = _commit_on_known_state(graph, author, write) if attempt == 0 and is_quick else None
+                receipt = receipt or _try_commit(graph, author, write, operation_id)
             else:
                 # Another writer is faster, or is about to be, so unlocked preparation would be wasted:
                 # queue for the branch's lock, and prepare while holding it.
@@ -274,6 +280,56 @@ def _build_pending_indexes(graph: OpenGraph, author: Author, receipt: Receipt) -
     return replace(receipt, indexes=IndexUpkeep(left))
 
 
+def _commit_on_known_state(graph: OpenGraph, author: Author, write: Write) -> Receipt | None:
+    """Commit a write on the state of the branch that this process knows; None if that is not possible.
+
+    In a bucket this saves reading the state before the gates read it. They let the write pass only if nothing
+    that it depends on has moved since. Whatever else comes of it may rest on an outdated state, so nothing is
+    reported: the write is prepared again on the current one.
+    """
+    transaction = _begin_on_known_state(graph, author)
+    if transaction is None:
+        return None
+    try:
+        prepared = write.prepare(transaction)
+    except Exception:  # noqa: BLE001 - on the current state it fails again, or not
+        return None
+    if prepared.is_nothing:
+        return None
+    try:
+        plan = _build_plan(transaction, author, prepared, graph.root.new_id())
+        receipt = commit(graph, plan)
+    except (RecoveryRequired, WriterBusy):
+        raise
+    except OmnigraphError as error:
+        require_incarnation(graph, author.branch, transaction.base, None, error)
+        _log.info("a write to branch '%s' is prepared again: %s", author.branch, error)
+        return None
+    except BaseMoved:
+        return None
+    if receipt.saw_others:
+        _finish_completed_later(graph, author.branch)
+    return replace(receipt, indexes=replace(receipt.indexes, build=prepared.build))
+
+
+def _finish_completed_later(graph: OpenGraph, branch: str) -> None:
+    """Publish completed writes to other branches after a write, which took effect whatever comes of it."""
+    try:
+        finish_completed_writes(graph)
+    except OmnigraphError as error:
+        _log.warning("interrupted writes were not looked at after a write to '%s': %s", branch, error)
+
+
+def _begin_on_known_state(graph: OpenGraph, author: Author) -> Transaction | None:
+    schema, known = graph.last_schema, graph.coordinator(author.branch).known
+    if schema is None or known is None or graph.root.layout.root.is_local or author.commit_id is not None:
+        return None
+    try:
+        return _begin_on(graph, author, schema, known)
+    except OmnigraphError:
+        return None
+
+
 def _try_commit(
     graph: OpenGraph,
     author: Author,
@@ -283,7 +339,7 @@ def _try_commit(
 ) -> Receipt | None:
     transaction = None
     try:
-        transaction = begin(graph, author)
+        transaction = begin(graph, author) if held is not None else _begin_unlocked(graph, author)
         return _commit_prepared(transaction, author, write.prepare(transaction), operation_id, held)
     except RecoveryRequired:
         raise
@@ -335,10 +391,36 @@ def _may_have_mixed_schemas(graph: OpenGraph, transaction: Transaction | None, e
     return transaction is not None and read_schema_hash(graph.root) != transaction.schema.hash
 
 
+def _begin_unlocked(graph: OpenGraph, author: Author) -> Transaction:
+    """The branch as it is now, after completed writes that were interrupted were published."""
+    with Together(graph.root.layout.root) as calls:
+        leftovers = calls.add(partial(has_leftovers, graph.root))
+        begun = calls.add(partial(_begin_or_fail, graph, author))
+    if leftovers.answer:
+        finish_completed_writes(graph, author.branch)
+        return begin(graph, author)
+    if isinstance(begun.answer, Exception):
+        raise begun.answer
+    return begun.answer
+
+
+def _begin_or_fail(graph: OpenGraph, author: Author) -> Transaction | OmnigraphError | CommitPresent:
+    """Return the branch as it is now, or why not: an interrupted write may be the reason."""
+    try:
+        return begin(graph, author)
+    except (OmnigraphError, CommitPresent) as failure:
+        return failure
+
+
 def begin(graph: OpenGraph, author: Author) -> Transaction:
     """The branch as it is now; raises `CommitPresent` if it has the commit of the write."""
-    schema = graph.schema()
-    loaded = graph.load(author.branch)
+    with Together(graph.root.layout.root) as calls:
+        schema = calls.add(graph.schema)
+        loaded = calls.add(partial(graph.load, author.branch))
+    return _begin_on(graph, author, schema.answer, loaded.answer)
+
+
+def _begin_on(graph: OpenGraph, author: Author, schema: LiveSchema, loaded: LoadedBranch) -> Transaction:
     if author.commit_id is not None and author.commit_id in loaded.state.commits:
         raise CommitPresent(loaded.state.commits[author.commit_id])
     base = make_base(loaded, schema.hash)

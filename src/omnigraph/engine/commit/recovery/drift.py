@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.commit.recovery.table_progress import OPERATION, RESTORED, is_restore_of
@@ -17,6 +18,7 @@ from omnigraph.engine.graph.manifest import TableEntry, TableVersion
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish, repin
 from omnigraph.errors import CorruptGraph, TableDrift
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.staging import (
     UNKNOWN,
@@ -71,10 +73,18 @@ def judge_drift(tip: Table, pinned: int) -> DriftJudgement:
     return DriftJudgement(DriftKind.SUSPICIOUS, "a change outside of a commit", made)
 
 
+def find_drift(graph: OpenGraph, entries: Sequence[TableEntry]) -> list[TableEntry]:
+    """Return those of some tables that have newer versions than the published one; callers hold the lock."""
+    with Together(graph.root.layout.root) as calls:
+        found = [calls.add(partial(_is_at_tip, graph, entry)) for entry in entries]
+    return [entry for entry, is_at_tip in zip(entries, found, strict=True) if not is_at_tip.answer]
+
+
 def resolve_drift(graph: OpenGraph, branch: str, held: HeldLocks, entries: Sequence[TableEntry]) -> bool:
     """Publish the drift of these tables where that is safe; True when something was published.
 
-    A late recovery gets a commit. Maintenance does not: an interrupted upkeep changes no rows.
+    `entries` are those that `find_drift` found. A late recovery gets a commit. Maintenance does not: an
+    interrupted upkeep changes no rows.
     """
     restored, kept = _sort_by_kind(graph, held, entries)
     expected = {entry.key: entry.version for entry in entries}
@@ -98,8 +108,6 @@ def _sort_by_kind(
     """Return the versions to publish: of restored tables, and of tables that were only maintained."""
     restored, kept = [], []
     for entry in entries:
-        if _is_at_tip(graph, entry):
-            continue
         tip = graph.root.tables.tip(graph.root.layout.table(entry.path), branch=entry.owner)
         if tip.version < entry.version:
             raise CorruptGraph(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from typing import Any, Literal
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -27,6 +29,8 @@ SUFFIX = ".json"
 
 WriterKind = Literal["Mutation", "Load", "SchemaApply", "BranchMerge", "EnsureIndices", "Optimize"]
 Phase = Literal["Armed", "EffectsConfirmed"]
+CONFIRMED: Final = "EffectsConfirmed"
+"""The record names what its tables hold once the write is complete; if they do, recovery publishes it."""
 
 
 # Members with their default value are omitted from the text.
@@ -222,6 +226,27 @@ def _readable_branch(value: dict[str, Any]) -> str | None:
     if branch is None:
         return MAIN
     return branch if isinstance(branch, str) else None
+
+
+# --- operations of this process ------------------------------------------------------------------
+
+_running: set[str] = set()
+os.register_at_fork(after_in_child=_running.clear)
+
+
+@contextmanager
+def run_operation(operation_id: str) -> Iterator[None]:
+    """Note that an operation runs in this process: its record is not that of an interrupted write."""
+    _running.add(operation_id)
+    try:
+        yield
+    finally:
+        _running.discard(operation_id)
+
+
+def without_running(names: Iterable[str]) -> list[str]:
+    """Return the names of files beside the records, without those of operations that run in this process."""
+    return [name for name in names if name.partition(".")[0] not in _running]
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import partial
 
 from omnigraph import failpoints
 from omnigraph.deferred_dataclass import dataclass
@@ -29,6 +30,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.publish import ManifestChanges, NewCommit, publish
 from omnigraph.engine.graph.root import Root
 from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.locks import HeldLocks
 
 _log = logging.getLogger(__name__)
@@ -73,13 +75,14 @@ class RecoveryReport:
     """How a write that was recovered ended."""
 
 
-def recover_branch(graph: OpenGraph, branch: str, held: HeldLocks) -> int:
+def recover_branch(graph: OpenGraph, branch: str, held: HeldLocks, names: Sequence[str] | None = None) -> int:
     """Recover every record of a branch whose lock is held; returns how many.
 
+    `names` are those of the files beside the records, where the caller has listed them under that lock.
     Raises `RecoveryRequired` when one cannot be recovered, so that it is not overwritten.
     """
     done = 0
-    names = sidecar.list_names(graph.root)
+    names = sidecar.without_running(sidecar.list_names(graph.root) if names is None else names)
     for record in _read_records(graph, names):
         if isinstance(record, Unreadable):
             if branch_of(graph, record) in (None, branch):
@@ -89,6 +92,16 @@ def recover_branch(graph: OpenGraph, branch: str, held: HeldLocks) -> int:
     if branch == MAIN:
         finish_removals(graph, held, pending_removals(names))
     return done
+
+
+def has_records(graph: OpenGraph, branch: str, names: Sequence[str]) -> bool:
+    """Whether one of these records is, or may be, of a branch."""
+    return any(
+        branch_of(graph, record) in (None, branch)
+        if isinstance(record, Unreadable)
+        else record.graph_branch == branch
+        for record in _read_records(graph, names)
+    )
 
 
 def _recover_own(graph: OpenGraph, record: Sidecar, held: HeldLocks) -> bool:
@@ -116,8 +129,9 @@ def _read_records(graph: OpenGraph, names: Sequence[str]) -> list[Sidecar | Unre
     found = sidecar.operations_among(names)
     failpoints.reach(failpoints.RECOVERY_POST_SIDECAR_LIST_PRE_READ)
     # A record that is gone by now belonged to a writer that finished.
-    read = (sidecar.read(graph.root, operation_id) for operation_id in found)
-    return [record for record in read if record is not None]
+    with Together(graph.root.layout.root) as calls:
+        read = [calls.add(partial(sidecar.read, graph.root, operation_id)) for operation_id in found]
+    return [record.answer for record in read if record.answer is not None]
 
 
 def branch_of(graph: OpenGraph, record: Unreadable) -> str | None:
@@ -157,7 +171,7 @@ def sweep(graph: OpenGraph, *, only_forward: bool) -> list[RecoveryReport]:
     """
     reports = []
     orphans: list[Sidecar] = []
-    names = sidecar.list_names(graph.root)
+    names = sidecar.without_running(sidecar.list_names(graph.root))
     for record in _read_records(graph, names):
         if isinstance(record, Unreadable):
             known = branch_of(graph, record)
@@ -280,7 +294,7 @@ def _discard(graph: OpenGraph, record: Sidecar) -> RecoveryReport:
 
 def has_leftovers(root: Root) -> bool:
     """Whether there is anything to recover, with one list call."""
-    names = sidecar.list_names(root)
+    names = sidecar.without_running(sidecar.list_names(root))
     pending = (sidecar.operations_among(names), pending_removals(names), sidecar.creations_among(names))
     return any(pending)
 

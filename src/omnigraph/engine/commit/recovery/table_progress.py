@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.commit.recovery.sidecar import Pin, Sidecar
+from omnigraph.engine.commit.recovery.sidecar import CONFIRMED, Pin, Sidecar
 from omnigraph.storage.staging import TransactionInfo
 
 OPERATION = "omnigraph.operation"
@@ -143,7 +143,7 @@ def _exact(sidecar: Sidecar, pin: Pin, observed: TableObservation) -> TableJudge
     if owned[-1].version != observed.head:
         return TableJudgement(pin, observed, TableProgress.INVARIANT_VIOLATION)
     complete = (
-        sidecar.phase == "EffectsConfirmed"
+        sidecar.phase == CONFIRMED
         # All versions since, not only the owned ones: no foreign change is published with it.
         and tuple(one.uuid for one in observed.transactions) == pin.transaction_uuids
         and observed.head == pin.confirmed_version

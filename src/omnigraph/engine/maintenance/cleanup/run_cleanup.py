@@ -20,7 +20,7 @@ from omnigraph.engine.branches.saved_bases import (
     saved_versions,
 )
 from omnigraph.engine.commit.recovery import sidecar
-from omnigraph.engine.commit.recovery.drift import resolve_drift
+from omnigraph.engine.commit.recovery.drift import find_drift, resolve_drift
 from omnigraph.engine.commit.recovery.sweep import recover_branch, sweep
 from omnigraph.engine.commit.schema_lock import recover_stale_lock_if_free
 from omnigraph.engine.graph.coordinator import LoadedBranch
@@ -264,7 +264,8 @@ def _recover_one(graph: OpenGraph, branch: str, held: HeldLocks) -> None:
     recover_branch(graph, branch, held)
     owner = None if branch == MAIN else branch
     entries = graph.load(branch).state.entries().values()
-    resolve_drift(graph, branch, held, [entry for entry in entries if entry.owner == owner])
+    drifted = find_drift(graph, [entry for entry in entries if entry.owner == owner])
+    resolve_drift(graph, branch, held, drifted)
 
 
 def _clean_manifest(graph: OpenGraph, branch: str, *, dry_run: bool) -> CleanedTable:
