@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,113 @@ def test_a_flag_that_a_command_cannot_use_is_refused(line: str, refused: Refused
             assert message == "no graph addressed"
 
 
+CONTROL = "cluster control"
+DECLARED = {"--cluster", "--graph", "--profile"}
+
+REFUSALS: dict[str, tuple[str, set[str]]] = {
+    "blob get node T i p": (DATA, READS),
+    "blob stat node T i p": (DATA, READS),
+    "blame T i": (DATA, READS),
+    "changes poll": (DATA, READS),
+    "changes baseline --out x": (DATA, READS),
+    "log": (DATA, READS),
+    "show x": (DATA, READS),
+    "status": (DATA, READS),
+    "cherry-pick x": (DATA, WRITES),
+    "reset --to x": (DATA, WRITES),
+    "revert x": (DATA, WRITES),
+    "schema get": (DATA, WRITES),
+    "tag create x": (DATA, WRITES),
+    "tag delete x": (DATA, WRITES),
+    "tag list": (DATA, WRITES),
+    "mcp": (DATA, WRITES),
+    "shell": (DATA, WRITES),
+    "algorithm connected-components": (DIRECT, {*UPKEEP, "--as"}),
+    "algorithm degree": (DIRECT, {*UPKEEP, "--as"}),
+    "algorithm label-propagation": (DIRECT, {*UPKEEP, "--as"}),
+    "algorithm shortest-paths": (DIRECT, {*UPKEEP, "--as"}),
+    "algorithm triangle-count": (DIRECT, {*UPKEEP, "--as"}),
+    "sql": (DIRECT, UPKEEP),
+    "copy a b": (DIRECT, set()),
+    "serve": (DIRECT, {"--cluster", "--store", "--profile"}),
+    "ui": (DIRECT, {"--store", "--profile", "--as"}),
+    **dict.fromkeys(
+        ("cluster apply", "cluster approve x"),
+        (CONTROL, {"--as"}),
+    ),
+    **dict.fromkeys(
+        ("cluster init x", "cluster validate", "cluster plan", "cluster status", "cluster refresh"),
+        (CONTROL, set()),
+    ),
+    **dict.fromkeys(("cluster import", "cluster force-unlock x"), (CONTROL, set())),
+    "policy validate": (CONTROL, DECLARED),
+    "policy test --tests x": (CONTROL, DECLARED),
+    "policy explain --actor a --action read": (CONTROL, DECLARED),
+    "queries list": (CONTROL, DECLARED),
+    "queries validate": (CONTROL, DECLARED),
+    **dict.fromkeys(
+        ("pipeline validate x", "pipeline plan x", "pipeline run x", "pipeline retry x y", "pipeline list"),
+        (LOCAL, {"--as", "--cluster"}),
+    ),
+    **dict.fromkeys(
+        ("pipeline runs x", "pipeline status x y", "pipeline show x", "pipeline reset-checkpoint x"),
+        (LOCAL, {"--as", "--cluster"}),
+    ),
+    "pipeline force-unlock x y": (LOCAL, {"--as", "--cluster"}),
+    "completion bash": (LOCAL, set()),
+    "lsp": (LOCAL, set()),
+    "schema infer x": (LOCAL, set()),
+    **dict.fromkeys(("spark start", "spark stop", "spark status", "spark doctor"), (LOCAL, set())),
+}
+"""Further commands, whose use of the other flags is tested where they are."""
+
+
+@pytest.mark.parametrize("line", REFUSALS)
+def test_every_command_refuses_flags_that_it_cannot_use(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind, usable = REFUSALS[line]
+    for flag in FLAGS:
+        if flag not in usable:
+            assert main([*line.split(), flag, "x"]) == 1
+            message = capsys.readouterr().err
+            assert f"`{name_of(line)}` is a {kind} command; {flag} " in message
+            assert " not apply." in message
+
+
+def test_the_tables_name_every_command() -> None:
+    assert {name_of(line) for line in (*MATRIX, *REFUSALS)} >= all_commands()
+
+
+def name_of(line: str) -> str:
+    """Return the command of a line: as many words as are the name of one."""
+    words = line.split()
+    found = (" ".join(words[:end]) for end in (2, 1))
+    return next((name for name in found if name in all_commands()), words[0])
+
+
+@cache
+def all_commands() -> frozenset[str]:
+    return frozenset(path.strip() for path, _ in list_leaves())
+
+
+def list_leaves() -> list[tuple[str, Any]]:
+    """Return every command that does something, with its path."""
+    from typer import Context
+    from typer.core import TyperGroup
+    from typer.main import get_command
+
+    from omnigraph.cli.main import app
+
+    def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
+        if not isinstance(command, TyperGroup):
+            return [(path, command)]
+        found = ((name, command.get_command(Context(command), name)) for name in command.commands)
+        return [leaf for name, child in found for leaf in leaves(child, f"{path} {name}")]
+
+    return leaves(get_command(app), "")
+
+
 def test_of_several_such_flags_the_first_in_a_fixed_order_is_reported(refused: Refused) -> None:
     given = [word for flag in reversed(FLAGS) for word in (flag, "x")]
     for flag in FLAGS:
@@ -168,19 +276,7 @@ def test_help_lists_commands_by_what_they_are_about(run: Run) -> None:
 
 
 def test_every_command_can_print_json(run: Run) -> None:
-    from typer import Context
-    from typer.core import TyperGroup
-    from typer.main import get_command
-
-    from omnigraph.cli.main import app
-
-    def leaves(command: Any, path: str) -> list[tuple[str, Any]]:
-        if not isinstance(command, TyperGroup):
-            return [(path, command)]
-        found = ((name, command.get_command(Context(command), name)) for name in command.commands)
-        return [leaf for name, child in found for leaf in leaves(child, f"{path} {name}")]
-
-    every = leaves(get_command(app), "")
+    every = list_leaves()
     assert len(every) > 25
     silent = {path for path, leaf in every if not any("--json" in param.opts for param in leaf.params)}
     assert silent == {" lsp", " mcp", " serve", " shell", " ui"}, "a server or a prompt has no result"
