@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from omnigraph.cluster import source_files
 from tests.cluster.deployment import CONFIG, QUERY, Deployment, codes
 
 GRAPH = "version: 1\ngraphs:\n  knowledge:\n    schema: knowledge.pg\n"
@@ -105,6 +107,20 @@ def test_names_that_no_file_can_have_are_findings(fresh: Deployment) -> None:
     fresh.configure(CONFIG)
     fresh.write("queries/long.gq", QUERY.replace("people", long[:210]))
     assert shown(fresh.validate()) == ["invalid_resource_id graphs.knowledge.queries cluster.yaml:8:14"]
+
+
+def test_files_without_an_end_are_not_read(fresh: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(fresh.folder / "pipe.pg")
+    for name in ("/dev/zero", "pipe.pg"):
+        fresh.configure(CONFIG.replace("knowledge.pg", name))
+        assert codes(fresh.validate(), "error") == ["schema_file_missing"]
+    fresh.configure(CONFIG)
+    monkeypatch.setattr(source_files, "MAX_FILE_BYTES", 10)
+    assert codes(fresh.validate(), "error") == [
+        "schema_file_missing",
+        "query_file_missing",
+        "policy_file_missing",
+    ]
 
 
 def test_warnings_leave_a_configuration_valid(fresh: Deployment) -> None:

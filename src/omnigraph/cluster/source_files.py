@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 from dataclasses import field
 from pathlib import Path
 
@@ -9,6 +11,9 @@ from omnigraph.cluster.config import Located
 from omnigraph.cluster.diagnostics import Findings
 from omnigraph.cluster.digests import hash_bytes
 from omnigraph.deferred_dataclass import dataclass
+
+MAX_FILE_BYTES = 64 << 20
+"""No schema, query or policy of this size would compile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class SourceFiles:
         path = self._directory / name
         if path not in self._read:
             try:
-                data = path.read_bytes()
+                data = _read_bounded(path)
             except OSError as failure:
                 message = f"'{name}' cannot be read: {failure.strerror}"
                 self._findings.add(code, declared.path, message, declared.place)
@@ -81,3 +86,15 @@ class SourceFiles:
             message = f"'{declared.text}' has no `.gq` file"
             self._findings.add("query_directory_empty", declared.path, message, declared.place)
         return [f"{declared.text.rstrip('/')}/{name}" for name in found]
+
+
+def _read_bounded(path: Path) -> bytes:
+    """Return the content of a file; a device or a pipe may have no end."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_FILE_BYTES} bytes")
+    return data
