@@ -66,6 +66,7 @@ def test_completion_of_queries(marked: str, labels: list[str]) -> None:
         ("node A { b: I32 @un|", ["unique"]),
         ("node A { b: String @te|", ["text"]),
         ("node A { b: String @text(ger|", ["german"]),
+        ("node A @merge(pro|", ["property"]),
         ("node A { b: Vector(2) @metric(|", ["l2", "euclidean", "cosine", "dot"]),
         ("node A { x: I32 }\nedge E: A -> |", ["A"]),
         ("interface N { }\nnode A implements |", ["N"]),

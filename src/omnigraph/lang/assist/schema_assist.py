@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from omnigraph.lang.assist.reading import (
@@ -16,7 +16,7 @@ from omnigraph.lang.assist.reading import (
 )
 from omnigraph.lang.assist.type_text import describe_type
 from omnigraph.lang.assist.variables import find_type
-from omnigraph.lang.schema.catalog import LANGUAGES, METRICS, Catalog
+from omnigraph.lang.schema.catalog import GRANULARITIES, LANGUAGES, METRICS, Catalog
 from omnigraph.lang.source import Source, Span
 from omnigraph.lang.tokens import LOWER, UPPER
 from omnigraph.lang.types import Scalar
@@ -36,8 +36,9 @@ ANNOTATIONS = {
     "default": "@default(value): what existing entities get",
     "metric": "@metric(cosine): how vectors are compared",
     "text": "@text(german): how texts become words in searches",
+    "merge": "@merge(property): what contradicts in merges",
 }
-CHOICES = {"metric": METRICS, "text": LANGUAGES}
+CHOICES: Mapping[str, Iterable[str]] = {"metric": METRICS, "text": LANGUAGES, "merge": GRANULARITIES}
 """The names that an annotation takes."""
 
 
