@@ -22,7 +22,7 @@ ROOMS = {
     "engine/graph/": "the compare-and-swap itself, and what opening a graph brings up to date",
     "engine/lifecycle/": "a graph that is being created or opened has no policy yet",
 }
-FUNCTIONS = {"init": "a graph that is being created has no policy yet"}
+FUNCTIONS = {"init_at": "a graph that is being created has no policy yet"}
 """Functions that write and ask nothing, and why."""
 ASKING_DOORS = {"create_branch", "create_branch_at", "delete_branch", "create_branch_for_write"} | {
     "create_tag",

@@ -98,7 +98,7 @@ def looks_like_commit(text: str) -> bool:
 
 def tag_location(root: Root, name: str) -> Location:
     """Return where a tag is stored."""
-    return root.layout.tags / f"{quote(name, safe='')}{_ENDING}"
+    return root.layout.tags / f"{quote(name, safe='', errors='surrogatepass')}{_ENDING}"
 
 
 def read_tag(root: Root, name: str) -> Tag | None:
@@ -175,7 +175,7 @@ class KeptCommit:
 
 def kept_folder(root: Root, commit_id: str) -> Location:
     """Return where a commit of a deleted branch is kept."""
-    return root.layout.tags / quote(commit_id, safe="")
+    return root.layout.tags / quote(commit_id, safe="", errors="surrogatepass")
 
 
 def list_kept_commits(root: Root) -> frozenset[str]:

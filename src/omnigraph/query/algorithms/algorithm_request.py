@@ -64,6 +64,11 @@ def selection_of(
 
 def _check_filters(catalog: Catalog, selection: Selection, where: RowFilters) -> dict[str, tuple[str, ...]]:
     """The comparisons by table key; each is compiled once, so that mistakes are reported before the work."""
+    if not isinstance(where, Mapping):
+        raise BadRequest(
+            f"where must be a mapping of types to comparisons, got {where!r}",
+            remedy='write it as in `where={"Knows": "since > 2020"}`',
+        )
     found = {}
     for name, given in where.items():
         key = _find_key(selection, name)
