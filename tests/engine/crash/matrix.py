@@ -343,6 +343,8 @@ _ALL_TABLES = """
 insert Person { name: "zed" }  insert Knows { from: "zed", to: "bo" }
 insert Team { name: "last" }  insert MemberOf { from: "zed", to: "last" }
 """
+BEGIN_AT_HEAD = ("branch-create", "branch-create-over-residue")
+"""Kinds whose branch begins at main as it is, and so has what was written beside them."""
 _LATE = {"id": "(new)", "src": "bo", "dst": "core"}
 
 
@@ -390,7 +392,7 @@ def _with_late(scene: Scene, contents: Contents) -> Iterator[Contents]:
     branch = _branch_beside(scene)
     found = {**contents, branch: _plus(contents[branch])}
     yield found
-    if (scene.name == "branch-create" or scene.makes_its_branch) and BRANCH in contents:
+    if (scene.name in BEGIN_AT_HEAD or scene.makes_its_branch) and BRANCH in contents:
         yield {**found, BRANCH: _plus(contents[BRANCH])}
 
 
