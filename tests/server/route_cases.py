@@ -76,7 +76,11 @@ CASES: dict[str, Case] = {
     "listBranches": Case("branches"),
     "createBranch": Case("branches", {"name": "made"}, after=(("DELETE", "branches/made", None),)),
     "deleteBranch": Case("branches/gone", before=(("POST", "branches", {"name": "gone"}),)),
-    "listTags": Case("tags", before=(("POST", "tags", {"name": "v1", "message": "First"}),)),
+    "listTags": Case(
+        "tags",
+        before=(("POST", "tags", {"name": "v1", "message": "First"}),),
+        after=(("DELETE", "tags/v1", None),),
+    ),
     "createTag": Case("tags", {"name": "v2", "at": "HEAD"}, after=(("DELETE", "tags/v2", None),)),
     "deleteTag": Case("tags/gone", before=(("POST", "tags", {"name": "gone"}),)),
     "mergeBranches": Case(
