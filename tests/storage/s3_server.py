@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -67,7 +68,11 @@ class QuickReads:
             return _read(key, environ) if key is not None else _answer_xml("404 NOT FOUND", _MISSING)
         asked = _LIST | _arguments(environ)
         wanted = environ["REQUEST_METHOD"] == "GET" and "list-type=2" in environ["QUERY_STRING"]
-        return _list(bucket, asked) if wanted and asked.keys() == _LIST.keys() else None
+        while wanted and asked.keys() == _LIST.keys():
+            # Others add and remove keys while they are listed.
+            with suppress(KeyError, RuntimeError):
+                return _list(bucket, asked)
+        return None
 
 
 def _read(key: FakeKey, environ: WSGIEnvironment) -> tuple[str, dict[str, str], bytes] | None:

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -34,6 +35,7 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot, make_snapshot
 from omnigraph.engine.graph.state_cache import MIN_FRAGMENTS, read_cached_state, write_cached_state
 from omnigraph.errors import BranchNotFound, GraphNotFound, ReadSetChanged, StorageFailure
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.fragments import list_data_file_names
 from omnigraph.storage.references import Incarnation
@@ -163,6 +165,8 @@ class Coordinator:
 
     def _read_newer(self, known: LoadedBranch) -> LoadedBranch | None:
         """Return the known state plus the rows since; None when the branch was replaced."""
+        if self.branch != MAIN and not self.root.layout.root.is_local:
+            return self._read_newer_far(known)
         try:
             found = self._apply_newer_rows(known)
         except StorageFailure as failure:
@@ -172,8 +176,32 @@ class Coordinator:
         # Checked last: a branch with the same incarnation now had it while it was read.
         return found if self._identity() == known.identity else None
 
-    def _apply_newer_rows(self, known: LoadedBranch) -> LoadedBranch | None:
-        table = known.table.latest()
+    def _read_newer_far(self, known: LoadedBranch) -> LoadedBranch | None:
+        """The same with both questions at once: in a bucket a name is not used again for a while.
+
+        So a branch with the same incarnation had it while its newest version was looked for. If there are new
+        rows, it is asked again after they were read.
+        """
+        with Together(self.root.layout.root) as calls:
+            identity = calls.add(self._identity)
+            table = calls.add(partial(_latest, known.table))
+        if identity.answer != known.identity:
+            return None
+        newest = table.answer
+        if isinstance(newest, Table) and newest.version == known.state.version:
+            return known
+        try:
+            if isinstance(newest, StorageFailure):
+                raise newest
+            found = self._apply_newer_rows(known, newest)
+        except StorageFailure as failure:
+            if self._identity() == known.identity and not _is_gone(failure):
+                raise
+            return None
+        return found if self._identity() == known.identity else None
+
+    def _apply_newer_rows(self, known: LoadedBranch, newest: Table | None = None) -> LoadedBranch | None:
+        table = newest or known.table.latest()
         if table.version == known.state.version:
             return known
         require_supported_stamp(table)
@@ -239,6 +267,13 @@ class Coordinator:
         if self._caches_on_disk and read >= MIN_FRAGMENTS:
             write_cached_state(self.root, state, files)
         return state
+
+
+def _latest(table: Table) -> Table | StorageFailure:
+    try:
+        return table.latest()
+    except StorageFailure as failure:
+        return failure
 
 
 def _is_direct_successor(before: LoadedBranch, after: LoadedBranch) -> bool:

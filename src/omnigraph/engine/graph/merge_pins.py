@@ -11,14 +11,16 @@ branches earlier does not remove it, or the next head is pinned. A cleanup that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ulid import ULID
 
 from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.errors import OmnigraphError
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.location import Location
 
 PINS = "merging"
@@ -30,21 +32,31 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def pin_head(graph: OpenGraph, branch: str) -> Iterator[LoadedBranch]:
-    """Yield a branch as it is now; until the block ends, no cleanup removes what its head commit shows."""
+def pin_head(graph: OpenGraph, branch: str, before: Callable[[], object]) -> Iterator[LoadedBranch]:
+    """Yield a branch as it is now; until the block ends, no cleanup removes what its head commit shows.
+
+    `before` is called before the branch is read.
+    """
     pins: list[Location] = []
     try:
-        yield _pin(graph, branch, pins)
+        yield _pin(graph, branch, pins, before)
     finally:
         for pin in pins:
             _remove(graph, pin)
 
 
-def _pin(graph: OpenGraph, branch: str, pins: list[Location]) -> LoadedBranch:
-    found = graph.load(branch)
+def _pin(graph: OpenGraph, branch: str, pins: list[Location], before: Callable[[], object]) -> LoadedBranch:
+    known = None if graph.root.layout.root.is_local else graph.coordinator(branch).known
+    if known is None:
+        before()
+    # The state that the process knows is mostly the current one; if not, the next one is pinned.
+    found = known or graph.load(branch)
     while (head := found.state.head) is not None:
         pins.append(_folder(graph) / f"{head.id}-{graph.root.new_id()}")
-        graph.root.objects.write_text(pins[-1], "")
+        with Together(graph.root.layout.root) as calls:
+            calls.add(partial(graph.root.objects.write_text, pins[-1], ""))
+            if len(pins) == 1 and known is not None:
+                calls.add(before)
         now = graph.load(branch)
         if (now.identity, now.state.head) == (found.identity, head):
             break

@@ -161,6 +161,13 @@ class OpenGraph:
             self._check_origin()
         return loaded
 
+    def load_with(self, branch: str, commit_id: str | None) -> LoadedBranch:
+        """Return a state of a branch that has a commit: the known one if it does, else the current one."""
+        known = self.coordinator(branch).known
+        if commit_id is not None and known is not None and commit_id in known.state.commits:
+            return known
+        return self.load(branch)
+
     def schema(self) -> LiveSchema:
         """The accepted schema as it is now."""
         self.last_schema = found = read_schema(self.root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import partial
 from typing import Literal, TypedDict
 
 from omnigraph import failpoints
@@ -75,8 +76,7 @@ def merge(graph: OpenGraph, request: MergeRequest, author: Author) -> MergeResul
     if request.delete_branch:
         graph.permissions.require("branch_delete", target=request.source, actor=author.actor)
     refuse_self_merge(request.source, author.branch)
-    finish_completed_writes(graph)
-    with pin_head(graph, request.source) as loaded:
+    with pin_head(graph, request.source, partial(finish_completed_writes, graph)) as loaded:
         result = _Merge(graph, request, author, source_from(request.source, loaded)).run()
     return _delete_source(graph, result, author) if request.delete_branch else result
 
@@ -179,7 +179,7 @@ def target_snapshot(transaction: Transaction, branch: str) -> Snapshot:
     base = transaction.base
     commit: Commit | None = None
     if base.head is not None:
-        commit = transaction.graph.load(branch).state.commits.get(base.head)
+        commit = transaction.graph.load_with(branch, base.head).state.commits.get(base.head)
     return Snapshot(branch, commit.version if commit else 0, commit, base.entries, base.identity)
 
 

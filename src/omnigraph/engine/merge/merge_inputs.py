@@ -79,7 +79,7 @@ def find_merge_inputs(graph: OpenGraph, source: MergeSource, target: Snapshot) -
     ours, theirs = target.commit, source.snapshot.commit
     if ours is None or theirs is None:
         raise NoCommonCommit(source.branch, target.branch)
-    state = graph.load(target.branch).state
+    state = graph.load_with(target.branch, ours.id).state
     main = state if target.branch == MAIN else graph.load(MAIN).state
     states = {target.branch: state, MAIN: main, source.branch: source.state}
     ancestry = load_ancestry(graph, states, [ours.id, theirs.id])

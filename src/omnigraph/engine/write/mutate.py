@@ -21,6 +21,7 @@ from omnigraph.engine.constraints.table_change import TableChange, is_among, las
 from omnigraph.engine.graph.layout import table_key
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.schema_files import LiveSchema
 from omnigraph.engine.graph.table_types import ID, TableType
 from omnigraph.engine.rows.ids import generate_ids
 from omnigraph.engine.rows.predicate import Bindings, bind_predicate, evaluate_rows, render_predicate
@@ -190,7 +191,27 @@ def run_statements(
     bindings = Bindings(parameters, milliseconds)
     with closing(_Scratch(graph)) as scratch:
         mutation = _Mutation(statements, new_ids, bindings, limits, schema, has_chosen_ids, scratch)
-        return mutation.result(commit_write(graph, author, mutation, is_quick=True))
+        tables = _find_tables(statements, graph.last_schema)
+        return mutation.result(commit_write(graph, author, mutation, is_quick=True, tables=tables))
+
+
+def _find_tables(statements: Sequence[Statement], schema: LiveSchema | None) -> frozenset[str] | None:
+    """Return the tables that statements touch; None where that takes looking at rows."""
+    found: set[str] = set()
+    for statement in statements:
+        name = statement.type_name
+        match statement:
+            case InsertNode() | UpdateNodes():
+                found.add(table_key("node", name))
+            case InsertEdge() | UpdateEdges():
+                edge = None if schema is None else schema.catalog.edges.get(name)
+                if edge is None:
+                    return None
+                found |= {table_key("node", end) for end in (edge.source, edge.target)}
+                found.add(table_key("edge", name))
+            case _:
+                return None  # what else is deleted with these
+    return frozenset(found)
 
 
 class _Scratch:

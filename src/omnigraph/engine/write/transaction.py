@@ -8,7 +8,7 @@ again. One that read what it replaces fails, unless its author asked for retries
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field, replace
 from functools import partial
@@ -40,6 +40,7 @@ from omnigraph.engine.graph.schema_files import LiveSchema, read_schema_hash
 from omnigraph.engine.graph.table_forks import ForkPlace, has_fork_files, reclaim_fork
 from omnigraph.engine.graph.table_types import TableType
 from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep, build_deferred_indexes
+from omnigraph.engine.write.running_writes import running_writes
 from omnigraph.errors import (
     BadRequest,
     BranchNotFound,
@@ -227,24 +228,40 @@ class Write(Protocol):
         """Return the effects on one state of the branch; called again when that state has moved."""
 
 
-def commit_write(graph: OpenGraph, author: Author, write: Write, *, is_quick: bool = False) -> Receipt | None:
+def commit_write(
+    graph: OpenGraph,
+    author: Author,
+    write: Write,
+    *,
+    is_quick: bool = False,
+    tables: Collection[str] | None = None,
+) -> Receipt | None:
     """Prepare and commit a write, again where that is allowed; None when there was nothing to do.
 
-    `is_quick` says that preparing costs little, so that it may be done on a state that is outdated.
+    `is_quick` says that preparing costs little, so that it may be done on a state that is outdated. `tables`
+    are the tables that it can touch, if that is known.
     """
+    with running_writes(graph.coordinator(author.branch)).join(tables) as is_apart:
+        receipt = _commit_until_done(graph, author, write, is_quick=is_quick, is_apart=is_apart)
+    return None if receipt is None else _build_pending_indexes(graph, author, receipt)
+
+
+def _commit_until_done(
+    graph: OpenGraph, author: Author, write: Write, *, is_quick: bool, is_apart: bool
+) -> Receipt | None:
+    """`is_apart` says that no other write of this process to the branch touches the same tables."""
     retries = author.retry
     for attempt in range(ATTEMPTS + author.retry):
         operation_id = graph.root.new_id()
         try:
-            if attempt < UNLOCKED_ATTEMPTS and not graph.root.locks.is_used_here(author.branch):
-                receipt = _commit_on_known_state(graph, author, write) if attempt == 0 and is_quick else None
-                receipt = receipt or _try_commit(graph, author, write, operation_id)
-            else:
-                # Another writer is faster, or is about to be, so unlocked preparation would be wasted:
-                # queue for the branch's lock, and prepare while holding it.
-                with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
-                    recover_branch(graph, author.branch, held)
-                    receipt = _try_commit(graph, author, write, operation_id, held)
+            if attempt < UNLOCKED_ATTEMPTS and (is_apart or not graph.root.locks.is_used_here(author.branch)):
+                receipt = _commit_on_known_state(graph, author, write) if is_quick else None
+                return receipt or _try_commit(graph, author, write, operation_id)
+            # Another writer is faster, or is about to be, so unlocked preparation would be wasted:
+            # queue for the branch's lock, and prepare while holding it.
+            with graph.root.locks.hold([author.branch], operation_id=operation_id) as held:
+                recover_branch(graph, author.branch, held)
+                return _try_commit(graph, author, write, operation_id, held)
         except BaseMoved:
             continue
         except _StrictConflict as lost:
@@ -252,7 +269,6 @@ def commit_write(graph: OpenGraph, author: Author, write: Write, *, is_quick: bo
                 raise lost.conflict from lost
             retries -= 1
             continue
-        return None if receipt is None else _build_pending_indexes(graph, author, receipt)
     raise PublishContention(author.branch, ATTEMPTS + author.retry)
 
 
