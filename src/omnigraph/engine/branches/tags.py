@@ -7,8 +7,6 @@ either cleanup finds the tag, or the tag finds that the versions are gone.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 from omnigraph.engine.branches.kept_commits import remove_kept_commit
 from omnigraph.engine.graph.lineage import Commit, require_message
 from omnigraph.engine.graph.manifest import MAIN
@@ -34,8 +32,6 @@ from omnigraph.errors import (
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.tables import Tables
-
-_OPENED_AT_ONCE = 8
 
 
 def create_tag(
@@ -122,18 +118,13 @@ def require_readable(graph: OpenGraph, at: Snapshot) -> None:
     access, layout = graph.root.tables.access, graph.root.layout
     # Not the handles at hand: they do not notice that another process removed their version.
     tables = Tables(access.observe, sync=access.sync, checksums=access.checksums)
-
-    def one(key: str) -> None:
-        entry = at.entries[key]
+    for key, entry in at.entries.items():
         try:
             tables.open(layout.table(entry.path), entry.version, branch=entry.owner)
         except StorageFailure as failure:
             if failure.kind not in (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED):
                 raise
             raise HistoricalVersionReclaimed(key, entry.version) from failure
-
-    with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
-        list(pool.map(one, at.entries))
 
 
 def _write(graph: OpenGraph, tag: Tag, before: Tag | None) -> None:
