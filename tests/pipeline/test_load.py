@@ -168,10 +168,13 @@ def test_tasks_build_the_indexes_over_what_a_load_adds(
         done = graph.load(folder, mode="append")
         assert done.pending_indexes == {}
         assert stages.count("index") == 3, "one set of tasks for each table of many rows"
+        assert stages.count("join index") == 3, "the driver joins no parts"
         for key, columns in (("node:Person", {"id"}), ("edge:Knows", {"id", "src", "dst"})):
             stored = read_coverage(table_of(graph._opened, key)).values()
             assert {one.columns[0] for one in stored} == columns
-            assert all(one.is_complete for one in stored)
+            assert all(one.is_complete and one.segments == 1 for one in stored)
+            files = Path(table_of(graph._opened, key).uri, "_indices").glob("*/*")
+            assert {at.parent.name for at in files} == {part.uuid for one in stored for part in one.parts}
         graph.load(folder / "people.jsonl", mode="overwrite")
         assert read_coverage(table_of(graph._opened, "node:Person"))["id_idx"].is_complete
 

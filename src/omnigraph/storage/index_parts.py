@@ -186,12 +186,18 @@ def merge_parts(table: Table, kind: str, parts: Sequence[BuiltPart]) -> Index:
     # A text index whose segment was not merged commits and then cannot be queried.
     if len(parts) == 1 and kind != INVERTED:
         return parts[0]
-    made = copy.copy(table.native).merge_existing_index_segments(list(parts))
-    _remove_parts(table, [part for part in parts if part.uuid != made.uuid])
+    made = join_parts(table, parts)
+    remove_parts(table, [part for part in parts if part.uuid != made.uuid])
     return made
 
 
-def _remove_parts(table: Table, parts: Sequence[BuiltPart]) -> None:
+def join_parts(table: Table, parts: Sequence[BuiltPart]) -> BuiltPart:
+    """Write the segment that holds all parts of an index; their files stay, so that it can be repeated."""
+    made: Index = copy.copy(table.native).merge_existing_index_segments(list(parts))
+    return made
+
+
+def remove_parts(table: Table, parts: Sequence[BuiltPart]) -> None:
     """Remove the files of parts: together they take as much space as the merged index."""
     try:
         with table.access.call("remove_parts", table.uri):

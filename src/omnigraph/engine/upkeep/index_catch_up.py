@@ -9,7 +9,7 @@ copies the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from omnigraph.deferred_dataclass import dataclass
@@ -19,12 +19,15 @@ from omnigraph.engine.tasks.runner import Runner
 from omnigraph.engine.upkeep.declared_indexes import DeclaredIndex, IndexKind
 from omnigraph.storage.fragments import Fragment, list_fragments
 from omnigraph.storage.index_parts import (
+    INVERTED,
     IVF_FLAT,
     BuiltPart,
     IndexPart,
     PackedPart,
     build_part,
+    join_parts,
     pack_part,
+    remove_parts,
     unpack_part,
 )
 from omnigraph.storage.indexes import (
@@ -308,10 +311,28 @@ class TablePlace:
         return Root.at(location).tables.open(location, self.version, branch=self.branch)
 
 
-def build_parts_with(runner: Runner, table: Table, parts: Sequence[IndexPart]) -> Iterable[BuiltPart]:
-    """Build parts of indexes, each by a task."""
-    return map(unpack_part, runner.each("index", parts, partial(_build_part, TablePlace.of(table))))
+def build_parts_with(runner: Runner, table: Table, parts: Sequence[IndexPart]) -> Iterator[BuiltPart]:
+    """Build parts of indexes, each by a task, and join those of each index by one more.
+
+    The caller would join them one index after another, while all executors wait.
+    """
+    place = TablePlace.of(table)
+    built: dict[str, list[PackedPart]] = {part.name: [] for part in parts}
+    for packed in runner.each("index", parts, partial(_build_part, place)):
+        built[packed.values["name"]].append(packed)
+    kinds = {part.name: part.type for part in parts}
+    # The caller has to write the segment of a text index in any case.
+    several = [found for name, found in built.items() if len(found) > 1 and kinds[name] != INVERTED]
+    for found in built.values():
+        if found not in several:
+            yield from map(unpack_part, found)
+    yield from map(unpack_part, runner.each("join index", several, partial(_join_parts, place)))
+    remove_parts(table, [unpack_part(part) for found in several for part in found])
 
 
 def _build_part(place: TablePlace, part: IndexPart) -> PackedPart:
     return pack_part(build_part(place.table(), part))
+
+
+def _join_parts(place: TablePlace, parts: Sequence[PackedPart]) -> PackedPart:
+    return pack_part(join_parts(place.table(), [unpack_part(part) for part in parts]))
