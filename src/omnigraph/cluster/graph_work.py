@@ -67,7 +67,8 @@ class GraphWork:
             before = describe(graph, Expected(change.before_digest, change.after_digest, text))
             if before.schema_digest == change.after_digest and approval_id is None:
                 return  # an interrupted command got this far: opening the graph finished its write
-            _require_fence(graph_id, fence, before.schema_digest)
+            if before.schema_digest != change.after_digest:
+                _require_fence(graph_id, fence, before.schema_digest)
             graph.plan_schema(text, allow_data_loss=approval_id is not None).refuse_unsupported()
             source = graph.schema_source
             sidecar = self._begin(
