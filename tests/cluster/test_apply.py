@@ -331,6 +331,21 @@ def test_data_loss_is_approved_for_exactly_one_apply(applied: Deployment) -> Non
         graph.at(version=version).rows("Person")
 
 
+def test_an_approved_removal_never_runs_as_a_soft_one(applied: Deployment) -> None:
+    applied.write("knowledge.pg", NARROWER)
+    assert applied.approve("schema.knowledge", allow_data_loss=True)["ok"]
+
+    def refuse(op: str, uri: str, /) -> None:
+        if op == "read_text_if_exists" and "approvals" in uri:
+            raise StorageFailure("busy", kind=FailureKind.TRANSIENT, uri=uri)
+
+    failing = Deployment(applied.folder, lambda at: ClusterRoot.at(at, refuse))
+    assert codes(failing.apply("ann")) == ["storage_failure"]
+    assert applied.schema_of() == SCHEMA
+    assert applied.apply("ann")["converged"]
+    assert len(applied.state()["approval_records"]) == 1
+
+
 def test_dropped_data_stays_readable_without_an_approval(applied: Deployment) -> None:
     with graphs.open(applied.graph()) as graph:
         graph.mutate('query q() { insert Person { name: "bo", age: 7 } }')

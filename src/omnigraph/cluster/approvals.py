@@ -12,6 +12,7 @@ from omnigraph.cluster.diagnostics import Findings
 from omnigraph.cluster.root import ClusterRoot, decode, encode
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
+from omnigraph.storage.failures import SAYS_NOTHING
 from omnigraph.storage.location import Location
 
 VERSION = 1
@@ -125,6 +126,8 @@ def _read(root: ClusterRoot, at: Location, findings: Findings) -> Approval | Non
             return None
         approval = msgspec.convert(decode(text), Approval)
     except (StorageFailure, msgspec.MsgspecError) as error:
+        if isinstance(error, StorageFailure) and error.kind in SAYS_NOTHING:
+            raise  # without it, a change that was approved as a hard one would run as a soft one
         findings.add("invalid_approval", at.uri, f"the approval cannot be read: {error}")
         return None
     if approval.schema_version != VERSION or at.name != f"{approval.approval_id}.json":

@@ -23,10 +23,7 @@ from omnigraph.cluster.sidecars import Operation, Sidecar
 from omnigraph.cluster.state import ResourceStatus, State, Status
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.errors import StorageFailure
-from omnigraph.storage.failures import FailureKind
-
-_SAYS_NOTHING = (FailureKind.TRANSIENT, FailureKind.CONFIGURATION)
-"""Failures that are about the storage or its credentials, and not about what is stored."""
+from omnigraph.storage.failures import SAYS_NOTHING
 
 
 class Seen(StrEnum):
@@ -112,7 +109,7 @@ def classify(case: Case, state: State) -> Seen:
         return Seen.ABSENT_RECORDED if case.graph in state.resources else Seen.ABSENT
     if not sight.exists:
         return Seen.ABSENT
-    if isinstance(sight.error, StorageFailure) and sight.error.kind in _SAYS_NOTHING:
+    if isinstance(sight.error, StorageFailure) and sight.error.kind in SAYS_NOTHING:
         return Seen.UNREACHABLE
     if sight.live is None:
         return Seen.UNFINISHED if sight.is_unfinished else Seen.BROKEN

@@ -90,11 +90,10 @@ class SourceFiles:
 
 def _read_bounded(path: Path) -> bytes:
     """Return the content of a file; a device or a pipe may have no end."""
-    mode = path.stat().st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+    found = path.stat()
+    if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         raise OSError(errno.EINVAL, "it is no regular file")
-    with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
+    # Not `read(limit)`, which makes room for so many bytes first.
+    if stat.S_ISREG(found.st_mode) and found.st_size > MAX_FILE_BYTES:
         raise OSError(errno.EFBIG, f"it has more than {MAX_FILE_BYTES} bytes")
-    return data
+    return path.read_bytes()

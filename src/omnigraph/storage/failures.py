@@ -27,6 +27,9 @@ class FailureKind(StrEnum):
     UNKNOWN = "Unknown"
 
 
+SAYS_NOTHING = (FailureKind.TRANSIENT, FailureKind.CONFIGURATION)
+"""Failures that are about the storage or its credentials, and not about what is stored."""
+
 _Verdict = tuple[FailureKind, str | None]
 
 _FREE_SPACE = "free some space, then try again"
