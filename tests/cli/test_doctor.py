@@ -73,6 +73,7 @@ def test_a_healthy_graph_is_in_order(uri: str, run: Callable[..., str], examined
             "in_vain": [],
             "removals": [],
             "staged": [],
+            "unreadable_files": [],
             "below_minimum": [],
             "moved": [],
         },

@@ -30,7 +30,7 @@ DELETE_COST = 57
 
 Six of them read the lease again, each before a delete.
 """
-CREATE_COST = 34
+CREATE_COST = 35
 """Requests to open a graph, and to create a branch."""
 LIST_COST = 10
 """Requests to open a graph for reading, and to list its branches, one of which came since the summary."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import pytest
 
 import omnigraph as og
 from omnigraph import errors, failpoints
+from omnigraph.engine.commit.recovery.creations import store_creation
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.tags import list_kept_commits
+from omnigraph.engine.maintenance.doctor import examine
+from omnigraph.storage.location import Location
 from tests.python_process import PIPE, Python
 
 SCHEMA = """
@@ -268,6 +272,83 @@ def test_a_branch_that_died_while_it_was_created_is_removed_by_the_next_writer(g
     put(reopened(graph), "bo", 3)
     assert list(graph.branches) == ["main"]
     assert root.objects.list_dir(root.layout.recovery) == []
+
+
+def _plant_creation(graph: og.Graph, branch: str) -> Location:
+    """What a process leaves that died while it created a branch at an old commit."""
+    root = graph._opened.root
+    return store_creation(root, branch, graph._opened.load("main").table.version)
+
+
+@pytest.mark.parametrize("at_old_commit", [False, True])
+@pytest.mark.parametrize("halfway", [False, True])
+def test_a_branch_outlives_the_record_of_an_earlier_creation(
+    graph: og.Graph, at_old_commit: bool, halfway: bool
+) -> None:
+    old = put(graph, "ada", 1)
+    put(graph, "ada", 2)
+    root = graph._opened.root
+    _plant_creation(graph, "other")  # so that the next writer reads the records
+
+    def die_elsewhere() -> None:
+        """The other process dies after the records were listed, and before the locks are taken."""
+        _plant_creation(graph, "work")
+        if halfway:
+            root.forks.create(graph._opened.load("main").table, "work")
+
+    with failpoints.arm(failpoints.RECOVERY_POST_SIDECAR_LIST_PRE_READ, die_elsewhere):
+        graph.branches.create("work", from_=old if at_old_commit else "main")
+    assert root.objects.list_dir(root.layout.recovery) == []
+    with reopened(graph) as later:
+        put(later, "bo", 3)
+        assert people(later.snapshot("work")) == {"ada": 1 if at_old_commit else 2}
+
+
+class _RawError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("failure", [errors.Unavailable, KeyboardInterrupt, _RawError])
+def test_a_branch_whose_creation_fails_is_undone_with_its_record(
+    graph: og.Graph, failure: type[BaseException]
+) -> None:
+    old = put(graph, "ada", 1)
+    put(graph, "ada", 2)
+    root = graph._opened.root
+
+    def fail() -> None:
+        raise failure("injected")
+
+    with failpoints.arm(failpoints.BRANCH_CREATE_BEFORE_REWIND, fail), pytest.raises(failure):
+        graph.branches.create("work", from_=old)
+    assert list(graph.branches) == ["main"]
+    assert root.objects.list_dir(root.layout.recovery) == []
+
+
+def test_ctrl_c_waits_until_the_branch_shows_its_commit(graph: og.Graph, hears_ctrl_c: None) -> None:
+    old = put(graph, "ada", 1)
+    put(graph, "ada", 2)
+    with (
+        failpoints.arm(failpoints.BRANCH_CREATE_BEFORE_REWIND, lambda: signal.raise_signal(signal.SIGINT)),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        graph.branches.create("work", from_=old)
+    assert people(graph.snapshot("work")) == {"ada": 1}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{}", b'{"branch": 1, "version": 2}'])
+def test_a_damaged_record_of_a_creation_stops_no_writer(graph: og.Graph, content: bytes) -> None:
+    put(graph, "ada", 1)
+    root = graph._opened.root
+    record = _plant_creation(graph, "work")
+    root.objects.write_bytes(record, content)
+    with reopened(graph) as later:
+        put(later, "bo", 2)
+        later.branches.create("work")
+        health = examine(later._opened)
+        assert [one.path for one in health.unreadable_files] == [f"__recovery/{record.name}"]
+        assert not health.ok
+    assert list(graph.branches) == ["main", "work"]
 
 
 def test_a_process_that_saw_the_branch_before_it_was_complete_reads_it_again(graph: og.Graph) -> None:

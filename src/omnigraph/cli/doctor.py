@@ -138,6 +138,7 @@ def _to_json(uri: str, found: Health) -> dict[str, Any]:
         "below_minimum": [asdict(one) for one in found.below_minimum],
         "moved": [asdict(one) for one in found.moved],
         "staged": [asdict(one) | {"removable": one.removable} for one in found.staged],
+        "unreadable_files": [asdict(one) for one in found.unreadable_files],
     }
 
 
@@ -163,6 +164,8 @@ def _render_lines(found: Health) -> Iterator[str]:
     for unread in found.unread:
         what = f"{unread.key} on {unread.branch}" if unread.key else f"branch {unread.branch}"
         yield f"cannot be read: {what}: {unread.reason}"
+    for file in found.unreadable_files:
+        yield f"cannot be read: {file.path}: {file.reason}"
     for drift in found.drift:
         yield (
             f"drift: {drift.key} on {drift.branch} is at version {drift.head}, "
@@ -256,6 +259,7 @@ def _suggest_remedies(found: Health) -> str:
     ways = [
         "see `omnigraph recover --dry-run`" if found.interrupted else "",
         _RESTORE if found.unread else "",
+        *(one.remedy for one in found.unreadable_files),
         *(_ADVICE.get(one.cause, _OF_ANY_OTHER_CAUSE) for one in found.drift),
         "see `omnigraph cleanup`" if found.forks or found.abandoned else "",
         "run `omnigraph recover` to remove dropped data" if found.removals else "",

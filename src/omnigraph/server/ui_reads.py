@@ -164,6 +164,8 @@ def _problems(found: Health) -> Iterator[HealthFinding]:
     for unread in found.unread:
         name = unread.key or "the branch"
         yield _problem("unreadable", f"{name} on {unread.branch}: {unread.reason}", "restore from a backup")
+    for file in found.unreadable_files:
+        yield _problem("unreadable", f"{file.path}: {file.reason}", file.remedy)
     for drift in found.drift:
         yield _problem("drift", f"{drift.key} on {drift.branch}: {drift.cause}", "see `omnigraph repair`")
     for fork in found.forks:

@@ -99,6 +99,7 @@ def create_branch(
 ) -> BranchInfo:
     """Create a branch at the current head of another one."""
     from omnigraph.engine.branches.tags import refuse_tag_of_that_name
+    from omnigraph.engine.commit.recovery.creations import undo_creations_of
     from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 
     root, new, source = graph.root, _new_branch_name(name), parse_branch_name(from_branch)
@@ -106,6 +107,7 @@ def create_branch(
     _refuse_read_only(graph)
     finish_completed_writes(graph)
     with _lock_branches(root, "branch create", [source, *list_with_ancestors(new)], creating=[new]) as held:
+        undo_creations_of(graph, held, new)
         live = _list_live(graph, "branch create", held)
         _refuse_taken(new, live.names)
         refuse_tag_of_that_name(graph, new)
@@ -130,6 +132,7 @@ def create_branch_at(graph: OpenGraph, name: str, at: Snapshot, *, actor: str | 
     """Create a branch at the commit of a snapshot, however old, as long as its rows are stored."""
     from omnigraph.engine.branches.old_commits import find_old_commit, fork_at_commit, require_same_schema
     from omnigraph.engine.branches.tags import refuse_tag_of_that_name
+    from omnigraph.engine.commit.recovery.creations import undo_creations_of
     from omnigraph.engine.commit.recovery.sweep import finish_completed_writes
 
     root, new = graph.root, _new_branch_name(name)
@@ -142,6 +145,7 @@ def create_branch_at(graph: OpenGraph, name: str, at: Snapshot, *, actor: str | 
     owners = {entry.owner or MAIN for entry in old.snapshot.entries.values()}
     locked = [MAIN, old.source, *owners, *list_with_ancestors(new)]
     with _lock_branches(root, "branch create", locked, creating=[new]) as held:
+        undo_creations_of(graph, held, new)
         live = _list_live(graph, "branch create", held)
         _refuse_taken(new, live.names)
         refuse_tag_of_that_name(graph, new)

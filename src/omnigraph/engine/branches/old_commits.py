@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from omnigraph import failpoints
+from omnigraph.ctrl_c import postpone_ctrl_c
 from omnigraph.deferred_dataclass import dataclass
 from omnigraph.engine.branches.tags import require_readable
 from omnigraph.engine.commit.recovery.creations import delete_creation, store_creation
@@ -25,8 +26,10 @@ from omnigraph.engine.graph.manifest import COMMIT, CREATED_AT, HEAD, KEY, Recor
 from omnigraph.engine.graph.open_graph import AtVersion, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.table_forks import remove_fork
+from omnigraph.engine.rows.predicate import one_of
 from omnigraph.errors import BranchNotFound, Conflict, OmnigraphError
 from omnigraph.storage.cas import replace_rows
+from omnigraph.storage.location import Location
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.references import Fork
 from omnigraph.storage.tables import Table
@@ -86,18 +89,19 @@ def fork_at_commit(
     require_readable(graph, old.snapshot)
     root, manifest = graph.root, graph.root.layout.manifest
     held.require()
-    record = store_creation(root, name, table.version)
-    try:
-        made = root.forks.create(table, name)
-        failpoints.reach(failpoints.BRANCH_CREATE_BEFORE_REWIND)
-        hidden = root.forks.hide(manifest, name, held)
-        _rewind(made, source, old)
-        held.require()
-        found = root.forks.show(hidden, {PAST: old.commit.id})
-    except OmnigraphError:
-        _undo(graph, held, name)
-        raise
-    delete_creation(root, record)
+    with postpone_ctrl_c():
+        record = store_creation(root, name, table.version)
+        try:
+            made = root.forks.create(table, name)
+            failpoints.reach(failpoints.BRANCH_CREATE_BEFORE_REWIND)
+            hidden = root.forks.hide(manifest, name, held)
+            _rewind(made, source, old)
+            held.require()
+            found = root.forks.show(hidden, {PAST: old.commit.id})
+        except BaseException:
+            _undo(graph, held, name, record)
+            raise
+        delete_creation(root, record)
     return found
 
 
@@ -109,7 +113,7 @@ def _rewind(made: Table, source: LoadedBranch, old: OldCommit) -> None:
     # Commits that a migration copied in are older than their rows.
     stay = [one for one in found.column(KEY).to_pylist() if one in commits]
     if stay:
-        younger = f"{younger} AND {KEY} NOT IN ({', '.join(map(repr, stay))})"
+        younger = f"{younger} AND NOT {one_of(KEY, stay)}"
     heads = {branch: _find_newest(commits.values(), branch) for branch in source.state.heads}
     known = {branch: head for branch, head in heads.items() if head is not None}
     replace_rows(made, f"({younger}) OR object_type = '{HEAD}'", encode(Records(heads=known), {}, commits))
@@ -120,10 +124,11 @@ def _find_newest(commits: Iterable[Commit], branch: str) -> str | None:
     return None if found is None else found.id
 
 
-def _undo(graph: OpenGraph, held: HeldLocks, name: str) -> None:
+def _undo(graph: OpenGraph, held: HeldLocks, name: str, record: Location) -> None:
     """Remove a branch whose creation failed; what cannot be removed now is removed by the next writer."""
     try:
         remove_fork(graph.root, held, graph.root.layout.manifest, name)
+        delete_creation(graph.root, record)
     except OmnigraphError as error:
         _log.warning("branch '%s' was not created, and is left to recovery: %s", name, error)
     finally:

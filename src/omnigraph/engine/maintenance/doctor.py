@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from omnigraph.engine.commit.recovery.creations import read_creation
 from omnigraph.engine.commit.recovery.forecast import RecoveryForecast, forecast_recovery
 from omnigraph.engine.commit.recovery.removals import pending_removals, read_removal
-from omnigraph.engine.commit.recovery.sidecar import list_names
+from omnigraph.engine.commit.recovery.sidecar import creations_among, list_names
 from omnigraph.engine.constraints.edge_rules import (
     BelowMinimum,
     find_nodes_below_minimum,
@@ -51,6 +52,7 @@ from omnigraph.engine.maintenance.health import (
     OrphanTable,
     OwedRemoval,
     PendingIndex,
+    UnreadableFile,
     UnreadablePart,
     VersionCount,
 )
@@ -122,7 +124,18 @@ def _examine_branches(
         tuple(below),
         tuple(_find_moved_forks(graph)),
         tuple(find_staged_loads(graph)),
+        tuple(_find_unreadable_files(graph)),
     )
+
+
+def _find_unreadable_files(graph: OpenGraph) -> Iterator[UnreadableFile]:
+    """Yield what stops no other command, and so is noticed here."""
+    recovery = graph.root.layout.recovery
+    for name in creations_among(list_names(graph.root)):
+        try:
+            read_creation(graph.root, recovery / name)
+        except CorruptGraph as error:
+            yield UnreadableFile(f"{recovery.name}/{name}", error.message, error.remedy or "")
 
 
 def _find_moved_forks(graph: OpenGraph) -> Iterator[MovedFork]:

@@ -40,6 +40,16 @@ class UnreadablePart:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableFile:
+    """A small file of the graph that cannot be understood: a tag, or the record of a branch's creation."""
+
+    path: str
+    """Relative to the root."""
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class LastWriter:
     """The last holder of the lock of a branch; it may still hold it."""
 
@@ -139,12 +149,13 @@ class Health:
     """Reads work; only Lance itself and earlier releases use the recorded location."""
     staged: tuple[StagedLoad, ...] = ()
     """Staged files of loads that are in progress, or were interrupted."""
+    unreadable_files: tuple[UnreadableFile, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether there is nothing to fix; a lagging index is not a problem, nor a write in progress."""
         found = self.interrupted or self.unread or self.drift or self.forks or self.removals
-        return not (found or self.abandoned)
+        return not (found or self.abandoned or self.unreadable_files)
 
     @property
     def abandoned(self) -> tuple[StagedLoad, ...]:
