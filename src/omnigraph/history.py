@@ -116,10 +116,10 @@ class Tags:
         return create_tag(opened, name, moment, actor=actor, message=message, force=force)
 
     def list(self) -> builtins.list[Tag]:
-        """All tags, by name."""
-        from omnigraph.engine.graph.tags import list_tags
+        """All tags that can be read, by name; `omnigraph doctor` reports the others."""
+        from omnigraph.engine.graph.tags import survey_tags
 
-        return list_tags(self._reading().root)
+        return [*survey_tags(self._reading().root).tags]
 
     def get(self, name: str) -> Tag:
         """One tag."""

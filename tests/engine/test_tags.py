@@ -13,7 +13,11 @@ import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.engine.commit.recovery.creations import store_creation
 from omnigraph.engine.graph.lineage import Commit
-from omnigraph.engine.graph.tags import list_kept_commits
+from omnigraph.engine.graph.open_graph import OpenGraph
+from omnigraph.engine.graph.root import Root
+from omnigraph.engine.graph.tags import kept_folder, list_kept_commits, tag_location
+from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
+from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.doctor import examine
 from omnigraph.storage.location import Location
 from tests.python_process import PIPE, Python
@@ -196,6 +200,68 @@ def test_one_of_two_processes_that_create_a_tag_wins(graph: og.Graph) -> None:
     put(graph, "ada", 1)
     runs = [Python("-c", _CREATE, graph.uri, stdout=PIPE) for _ in range(2)]
     assert sorted(run.communicate()[0].split()[-1] for run in runs) == ["made", "taken"]
+
+
+def test_cleanup_keeps_a_commit_whose_tag_is_deleted_and_created_again_meanwhile(graph: og.Graph) -> None:
+    first = put(graph, "ada", 1)
+    for age in range(2, 5):
+        put(graph, "ada", age)
+    graph.tags.create("v1", at=first)
+    reads = iter(range(3))
+    person = graph._opened.load("main").state.entries()["node:Person"].path
+
+    def advance() -> None:
+        if next(reads) == 1:  # the first read of branches for what is needed
+            graph.tags.delete("v1")
+
+    def create_again(op: str, uri: str, /) -> None:
+        if op == "versions" and uri.endswith(person) and "v1" not in graph.tags:
+            graph.tags.create("v1", at=first)
+
+    slow = OpenGraph.open(Root.at(graph._opened.root.layout.root, create_again))
+    with failpoints.arm(failpoints.CLEANUP_RESOLVE_BRANCH_SNAPSHOT, advance):
+        cleanup(slow, CleanupPolicy.of(1, None, 0.0))
+    assert people(reopened(graph).at(commit="v1")) == {"ada": 1}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b'{"format": 1}', b'{"format": 2, "commits": ["a"]}'])
+def test_one_broken_tag_stops_only_what_would_remove_its_commit(
+    graph: og.Graph, tmp_path: Path, content: bytes
+) -> None:
+    head = put(graph, "ada", 1)
+    graph.branches.create("work")
+    good = graph.tags.create("good")
+    graph.tags.create("bad")
+    root = graph._opened.root
+    at = tag_location(root, "bad")
+    root.objects.write_bytes(at, content)
+    assert graph.tags.list() == [good]
+    assert [one.tags for one in graph.log() if one.commit == head] == [("good",)]
+    assert [one.path for one in examine(graph._opened).unreadable_files] == ["__tags/bad.json"]
+    copied = _copy(graph, tmp_path)._opened.root
+    assert copied.objects.read_bytes_if_exists(tag_location(copied, "bad")) == content
+    for removing in (lambda: graph.cleanup(keep=1), lambda: graph.branches.delete("work")):
+        with pytest.raises(errors.CorruptGraph, match="tag 'bad'"):
+            removing()
+    graph.tags.delete("good")
+    graph.tags.delete("bad")
+    graph.branches.delete("work")
+    graph.cleanup(keep=1)
+    assert examine(graph._opened).ok
+
+
+def test_a_kept_commit_that_cannot_be_read_is_reported(graph: og.Graph, tmp_path: Path) -> None:
+    graph.branches.create("work")
+    made = put(graph, "ada", 1, "work")
+    graph.tags.create("v1", at=made)
+    graph.branches.delete("work")
+    root = graph._opened.root
+    root.objects.write_text(kept_folder(root, made.id) / "commit.json", "{}")
+    (broken,) = examine(graph._opened).unreadable_files
+    assert broken.path == f"__tags/{made.id}/commit.json"
+    assert "v1" in _copy(graph, tmp_path).tags
+    graph.tags.delete("v1")
+    assert examine(graph._opened).ok
 
 
 # --- branches at old commits -------------------------------------------------------------------------

@@ -15,14 +15,15 @@ from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.tags import (
     Tag,
     encode_tag,
-    list_tags,
     parse_tag_name,
     read_kept_commit,
     read_tag,
+    survey_tags,
     tag_location,
 )
 from omnigraph.errors import (
     BadRequest,
+    CorruptGraph,
     HistoricalVersionReclaimed,
     InvalidName,
     StorageFailure,
@@ -72,12 +73,16 @@ def delete_tag(graph: OpenGraph, name: str, *, actor: str | None = None) -> None
     graph.permissions.require("branch_delete", target=name, actor=actor)
     _refuse_read_only(graph)
     with graph.root.locks.hold([MAIN]) as held:
-        found = read_tag(graph.root, name)
-        if found is None:
-            raise TagNotFound(name)
+        try:
+            found = read_tag(graph.root, name)
+            if found is None:
+                raise TagNotFound(name)
+        except CorruptGraph:
+            found = None  # cleanup removes what only this tag kept
         held.require()
         graph.root.objects.delete(tag_location(graph.root, name), held)
-        _forget_commit(graph, held, found.commit_id)
+        if found is not None:
+            _forget_commit(graph, held, found.commit_id)
 
 
 def get_tag(graph: OpenGraph, name: str) -> Tag:
@@ -137,8 +142,9 @@ def _write(graph: OpenGraph, tag: Tag, before: Tag | None) -> None:
 
 
 def _forget_commit(graph: OpenGraph, held: HeldLocks, commit_id: str) -> None:
-    """Remove what is kept of a commit of a deleted branch, unless another tag names it."""
-    if all(tag.commit_id != commit_id for tag in list_tags(graph.root)):
+    """Remove what is kept of a commit of a deleted branch, unless another tag names or may name it."""
+    others = survey_tags(graph.root)
+    if not others.broken and all(tag.commit_id != commit_id for tag in others.tags):
         remove_kept_commit(graph, held, commit_id)
 
 

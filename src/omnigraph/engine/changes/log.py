@@ -14,7 +14,7 @@ from omnigraph.engine.graph.ancestry import Ancestry
 from omnigraph.engine.graph.lineage import Commit, newest_first, sort_children_first, walk_first_parents
 from omnigraph.engine.graph.manifest import ManifestState
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.graph.tags import list_tags, read_tag, tags_by_commit
+from omnigraph.engine.graph.tags import read_tag, survey_tags, tags_by_commit
 from omnigraph.errors import BranchNotFound, ChangeDiffRefused, HistoricalVersionReclaimed
 
 
@@ -74,7 +74,7 @@ def read_log(graph: OpenGraph, request: LogRequest) -> list[LogEntry]:
     wanted = [one for one in commits if request.actor in (None, one.actor)][: request.limit]
     heads = {branch: state.head.id for branch, state in states.items() if state.head is not None}
     counted = _CommitCounts(graph, states).count_all(wanted) if request.stat else {}
-    tags = tags_by_commit(list_tags(graph.root))
+    tags = tags_by_commit(survey_tags(graph.root).tags)  # doctor reports those that are broken
 
     def build_entry(one: Commit) -> LogEntry:
         at_head = tuple(name for name, head in heads.items() if head == one.id)

@@ -101,7 +101,7 @@ def list_content(graph: OpenGraph, cut: Cut, memo: ContentMemo) -> CopyContent:
     """The files of a cut; fails with NotFound when one of them was removed meanwhile."""
     # Not only what branches show, but also what a merge of any two of them would start at.
     bases = find_merge_bases({branch: loaded.state for branch, loaded in cut.branches.items()})
-    tagged, pinned = read_tagged(graph)
+    tagged, pinned = read_tagged(graph, skip_broken=True)
     pinned += saved_versions(graph, list_saved_commits(graph) & bases)
     policy = CleanupPolicy(1, None, 0.0)
     needed = find_needed_versions(cut.branches, policy, graph.root.clock(), bases | tagged, pinned).versions

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -27,6 +28,7 @@ from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.errors import CorruptGraph, InvalidName, InvalidValue
 from omnigraph.lang.dates import parse_datetime
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.location import Location
 
 FORMAT = 1
@@ -62,6 +64,20 @@ class Tag:
             "actor_id": self.actor,
             "message": self.message,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class TagSurvey:
+    """All tags of a graph: what the files say that can be understood, and the errors of the others."""
+
+    tags: tuple[Tag, ...]
+    """By name."""
+    broken: Mapping[str, CorruptGraph]
+    """By the name of the tag."""
+
+
+class _TagFormat(msgspec.Struct, frozen=True):
+    format: int
 
 
 class _TagFile(msgspec.Struct, frozen=True):
@@ -102,9 +118,9 @@ def tag_location(root: Root, name: str) -> Location:
 
 
 def read_tag(root: Root, name: str) -> Tag | None:
-    """Return a tag; None when there is none of that name."""
-    text = root.objects.read_text_if_exists(tag_location(root, name))
-    return None if text is None else _decode_tag(name, text)
+    """Return a tag; None when there is none of that name, and `CorruptGraph` when it cannot be understood."""
+    body = root.objects.read_bytes_if_exists(tag_location(root, name))
+    return None if body is None else _decode_tag(name, body)
 
 
 def encode_tag(tag: Tag) -> str:
@@ -113,13 +129,21 @@ def encode_tag(tag: Tag) -> str:
     return msgspec.json.encode(file).decode()
 
 
-def _decode_tag(name: str, text: str) -> Tag:
+def _decode_tag(name: str, body: bytes) -> Tag:
     try:
-        found = msgspec.json.decode(text, type=_TagFile)
+        format_, found = msgspec.json.decode(body, type=_TagFormat).format, None
+        if format_ == FORMAT:
+            found = msgspec.json.decode(body, type=_TagFile)
     except msgspec.MsgspecError as error:
-        raise CorruptGraph(f"the file of tag '{name}' cannot be understood", object_id=name) from error
-    if found.format != FORMAT:
-        raise CorruptGraph(f"tag '{name}' was written by a newer release", object_id=name)
+        raise CorruptGraph(
+            f"the file of tag '{name}' cannot be understood", object_id=name, remedy="delete the tag"
+        ) from error
+    if found is None:
+        raise CorruptGraph(
+            f"tag '{name}' was written by a newer release",
+            object_id=name,
+            remedy="use that release, or delete the tag",
+        )
     return Tag(name, found.commit_id, found.created_at, found.actor, found.message)
 
 
@@ -130,9 +154,33 @@ def list_tag_names(root: Root) -> list[str]:
 
 
 def list_tags(root: Root) -> list[Tag]:
-    """Return all tags by name; one that is deleted meanwhile is skipped."""
-    found = (read_tag(root, name) for name in list_tag_names(root))
-    return [tag for tag in found if tag is not None]
+    """Return all tags by name; raises `CorruptGraph` when one cannot be understood.
+
+    For callers that remove what no tag keeps.
+    """
+    found = survey_tags(root)
+    for error in found.broken.values():
+        raise error
+    return list(found.tags)
+
+
+def survey_tags(root: Root) -> TagSurvey:
+    """Return all tags, those apart that cannot be understood; one that is deleted meanwhile is skipped."""
+    names = list_tag_names(root)
+    with Together(root.layout.root) as calls:
+        read = [calls.add(partial(_try_read_tag, root, name)) for name in names]
+    found = [(name, one.answer) for name, one in zip(names, read, strict=True)]
+    return TagSurvey(
+        tuple(tag for _, tag in found if isinstance(tag, Tag)),
+        {name: error for name, error in found if isinstance(error, CorruptGraph)},
+    )
+
+
+def _try_read_tag(root: Root, name: str) -> Tag | CorruptGraph | None:
+    try:
+        return read_tag(root, name)
+    except CorruptGraph as error:
+        return error
 
 
 def tags_by_commit(tags: Iterable[Tag]) -> dict[str, tuple[str, ...]]:
@@ -206,11 +254,18 @@ def read_kept_commit(root: Root, commit_id: str) -> KeptCommit | None:
     return KeptCommit(Snapshot(commit.branch, commit.version, commit, entries, incarnation), history)
 
 
-def kept_versions(root: Root, commits: Iterable[str]) -> Iterator[tuple[str, int]]:
+def kept_versions(
+    root: Root, commits: Iterable[str], *, skip_broken: bool = False
+) -> Iterator[tuple[str, int]]:
     """Yield the paths and versions of main's tables that kept commits need."""
     own = f"{root.layout.tags.name}/"
     for commit_id in sorted(commits):
-        found = read_kept_commit(root, commit_id)
+        try:
+            found = read_kept_commit(root, commit_id)
+        except CorruptGraph:
+            if not skip_broken:
+                raise
+            continue
         for entry in found.snapshot.entries.values() if found else ():
             if not entry.path.startswith(own):
                 yield entry.path, entry.version

@@ -21,6 +21,13 @@ from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.layout import table_key, table_keys
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import AtBranch, OpenGraph
+from omnigraph.engine.graph.tags import (
+    COMMIT_FILE,
+    list_kept_commits,
+    read_kept_commit,
+    survey_tags,
+    tag_location,
+)
 from omnigraph.engine.maintenance.cleanup.needed_versions import (
     NeededVersions,
     find_merge_bases,
@@ -103,7 +110,7 @@ def _examine_branches(
     forks, unlisted = _find_strays(graph, branches, unreadable)
     reported = {one.key for one in missing}
     bases = find_merge_bases({branch: loaded.state for branch, loaded in branches.items()})
-    tagged, pinned = read_tagged(graph)
+    tagged, pinned = read_tagged(graph, skip_broken=True)
     policy = CleanupPolicy(1, None, 0.0)
     needed = find_needed_versions(branches, policy, graph.root.clock(), bases | tagged, pinned)
     below, uncounted = _find_below_minimum(graph, branches, reported)
@@ -136,6 +143,15 @@ def _find_unreadable_files(graph: OpenGraph) -> Iterator[UnreadableFile]:
             read_creation(graph.root, recovery / name)
         except CorruptGraph as error:
             yield UnreadableFile(f"{recovery.name}/{name}", error.message, error.remedy or "")
+    for tag, broken in survey_tags(graph.root).broken.items():
+        at = f"{graph.root.layout.tags.name}/{tag_location(graph.root, tag).name}"
+        yield UnreadableFile(at, broken.message, broken.remedy or "")
+    for commit_id in sorted(list_kept_commits(graph.root)):
+        try:
+            read_kept_commit(graph.root, commit_id)
+        except CorruptGraph as error:
+            at = f"{graph.root.layout.tags.name}/{commit_id}/{COMMIT_FILE}"
+            yield UnreadableFile(at, error.message, "delete the tags of that commit, or restore the file")
 
 
 def _find_moved_forks(graph: OpenGraph) -> Iterator[MovedFork]:

@@ -19,18 +19,17 @@ class Claims:
     """The commits that tags name, and the branches that were created at old commits."""
 
     tagged: frozenset[str]
+    """As they were when it was decided what is old: a tag may be deleted, and created again."""
     branches: frozenset[Incarnation]
+    """As they were before that; one that is created again is another incarnation."""
 
     def are_outdated(self, graph: OpenGraph) -> bool:
         """Whether there are new ones."""
-        now = read_claims(graph)
-        return not (now.tagged <= self.tagged and now.branches <= self.branches)
+        tagged = {tag.commit_id for tag in list_tags(graph.root)}
+        return not (tagged <= self.tagged and find_branches_at_old_commits(graph) <= self.branches)
 
 
-def read_claims(graph: OpenGraph) -> Claims:
-    """Return what is claimed now."""
+def find_branches_at_old_commits(graph: OpenGraph) -> frozenset[Incarnation]:
+    """Return the incarnations of the branches that were created at old commits."""
     found = graph.root.forks.survey(graph.root.layout.manifest).forks.values()
-    return Claims(
-        frozenset(tag.commit_id for tag in list_tags(graph.root)),
-        frozenset(fork.identity for fork in found if PAST in fork.notes),
-    )
+    return frozenset(fork.identity for fork in found if PAST in fork.notes)

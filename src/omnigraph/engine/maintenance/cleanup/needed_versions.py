@@ -18,7 +18,7 @@ from omnigraph.engine.graph.coordinator import LoadedBranch
 from omnigraph.engine.graph.layout import LOCK_BRANCH
 from omnigraph.engine.graph.manifest import CREATED_AT, MAIN, TOMBSTONE, VERSION, ManifestState
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.graph.tags import kept_versions, list_kept_commits, list_tags
+from omnigraph.engine.graph.tags import kept_versions, list_kept_commits, list_tags, survey_tags
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.errors import BranchNotFound, OmnigraphError, Unavailable
 from omnigraph.storage.references import Fork
@@ -238,11 +238,17 @@ def find_merge_bases(states: Mapping[str, ManifestState], tips: Iterable[str] = 
     return frozenset(ancestry.bases_of_bases(*([head] for head in sorted(found))))
 
 
-def read_tagged(graph: OpenGraph) -> tuple[frozenset[str], list[tuple[str, int]]]:
-    """Return the tagged commits, and the versions of main's tables that those of deleted branches need."""
-    tagged = frozenset(tag.commit_id for tag in list_tags(graph.root))
+def read_tagged(
+    graph: OpenGraph, *, skip_broken: bool = False
+) -> tuple[frozenset[str], list[tuple[str, int]]]:
+    """Return the tagged commits, and the versions of main's tables that those of deleted branches need.
+
+    A tag that cannot be read is skipped only by callers that remove nothing.
+    """
+    tags = survey_tags(graph.root).tags if skip_broken else list_tags(graph.root)
+    tagged = frozenset(tag.commit_id for tag in tags)
     kept = list_kept_commits(graph.root) & tagged if tagged else frozenset[str]()
-    return tagged, list(kept_versions(graph.root, kept))
+    return tagged, list(kept_versions(graph.root, kept, skip_broken=skip_broken))
 
 
 def tips_between(earlier: Mapping[str, LoadedBranch], now: Mapping[str, LoadedBranch]) -> Iterator[str]:

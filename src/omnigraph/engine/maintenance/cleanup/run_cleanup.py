@@ -28,7 +28,7 @@ from omnigraph.engine.graph.export_marks import remove_expired_marks
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.merge_pins import list_pinned_commits, remove_expired_pins
 from omnigraph.engine.graph.open_graph import OpenGraph
-from omnigraph.engine.maintenance.cleanup.claims import read_claims
+from omnigraph.engine.maintenance.cleanup.claims import Claims, find_branches_at_old_commits
 from omnigraph.engine.maintenance.cleanup.needed_versions import (
     NeededVersions,
     find_merge_bases,
@@ -138,8 +138,9 @@ def cleanup(
         _refuse_during_schema_apply(graph)
         _recover_despite_strays(graph)
     found = _remove_strays(graph, dry_run=dry_run)
-    claims = read_claims(graph)
-    branches, needed, olds, bases = _find_removable(graph, policy)
+    began_at_old = find_branches_at_old_commits(graph)
+    branches, needed, olds, bases, tagged = _find_removable(graph, policy)
+    claims = Claims(tagged, began_at_old)
     with stage("cleanup", tasks=len(olds)) as cleaning:
         advance = partial(cleaning.advance, tasks=1)
         act = preview_removal if dry_run else partial(remove_old_versions, claims=claims)
@@ -189,8 +190,8 @@ def _remove_strays(graph: OpenGraph, *, dry_run: bool) -> StrayForkRemoval:
 
 def _find_removable(
     graph: OpenGraph, policy: CleanupPolicy
-) -> tuple[dict[str, LoadedBranch], NeededVersions, list[OldVersions], frozenset[str]]:
-    """Return all branches, what they need, what none of them needs, and the merge bases.
+) -> tuple[dict[str, LoadedBranch], NeededVersions, list[OldVersions], frozenset[str], frozenset[str]]:
+    """Return all branches, what they need, what none of them needs, the merge bases and the tagged commits.
 
     Branches are read twice. What is removed was not needed at either read: the second finds every merge that
     was published between, and the pins those in progress. It starts again when a branch is deleted meanwhile,
@@ -213,7 +214,7 @@ def _find_removable(
                 raise
             continue
         if list_saved_commits(graph) == kept:
-            return branches, needed, olds, bases
+            return branches, needed, olds, bases, tagged
 
 
 def _moved_branches(
