@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from omnigraph.engine.graph.tags import kept_folder, list_kept_commits, tag_loca
 from omnigraph.engine.maintenance.cleanup.policy import CleanupPolicy
 from omnigraph.engine.maintenance.cleanup.run_cleanup import cleanup
 from omnigraph.engine.maintenance.doctor import examine
+from omnigraph.storage.concurrency import take_turns
 from omnigraph.storage.location import Location
 from tests.python_process import PIPE, Python
 
@@ -140,6 +141,26 @@ def test_cleanup_keeps_a_tagged_commit_until_its_tag_is_deleted(graph: og.Graph)
         people(reopened(graph).at(commit=first.id))
     with pytest.raises(errors.HistoricalVersionReclaimed):
         reopened(graph).tags.create("v1", at=first.id)
+
+
+def test_the_tables_of_a_commit_and_the_files_of_tags_are_read_together(graph: og.Graph) -> None:
+    old = put(graph, "ada", 1)
+    for number in range(3):
+        graph.tags.create(f"v{number}")
+    batches: list[int] = []
+
+    def run(calls: Sequence[Callable[[], None]]) -> None:
+        batches.append(len(calls))
+        for call in calls:
+            call()
+
+    opened = reopened(graph)
+    with take_turns(run):
+        opened.tags.create("v3", at=old)
+        assert 2 in batches, "two types"
+        batches.clear()
+        opened.log()
+        assert 4 in batches, "four tags"
 
 
 def test_a_tagged_commit_of_a_deleted_branch_stays(graph: og.Graph, tmp_path: Path) -> None:

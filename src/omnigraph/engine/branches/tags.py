@@ -7,9 +7,11 @@ either cleanup finds the tag, or the tag finds that the versions are gone.
 
 from __future__ import annotations
 
+from functools import partial
+
 from omnigraph.engine.branches.kept_commits import remove_kept_commit
 from omnigraph.engine.graph.lineage import Commit, require_message
-from omnigraph.engine.graph.manifest import MAIN
+from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.open_graph import AtCommit, OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.graph.tags import (
@@ -30,6 +32,7 @@ from omnigraph.errors import (
     TagExists,
     TagNotFound,
 )
+from omnigraph.storage.concurrency import Together
 from omnigraph.storage.failures import TableFailureKind
 from omnigraph.storage.locks import HeldLocks
 from omnigraph.storage.tables import Tables
@@ -123,13 +126,18 @@ def require_readable(graph: OpenGraph, at: Snapshot) -> None:
     access, layout = graph.root.tables.access, graph.root.layout
     # Not the handles at hand: they do not notice that another process removed their version.
     tables = Tables(access.observe, sync=access.sync, checksums=access.checksums)
-    for key, entry in at.entries.items():
+
+    def look(entry: TableEntry) -> None:
         try:
             tables.open(layout.table(entry.path), entry.version, branch=entry.owner)
         except StorageFailure as failure:
             if failure.kind not in (TableFailureKind.NOT_FOUND, TableFailureKind.RECLAIMED):
                 raise
-            raise HistoricalVersionReclaimed(key, entry.version) from failure
+            raise HistoricalVersionReclaimed(entry.key, entry.version) from failure
+
+    with Together(layout.root) as calls:
+        for entry in at.entries.values():
+            calls.add(partial(look, entry))
 
 
 def _write(graph: OpenGraph, tag: Tag, before: Tag | None) -> None:
