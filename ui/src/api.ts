@@ -134,7 +134,7 @@ export type Side = "ours" | "theirs" | "base";
 export interface Resolutions {
   source: string;
   into: string;
-  granularity: string;
+  granularity: string | Record<string, string>;
   default: Side | null;
   types: Record<string, Json>;
   conflicts: Decision[];

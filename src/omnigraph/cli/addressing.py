@@ -84,7 +84,7 @@ def open_graph(
 ) -> Graph | RemoteGraph:
     """Open the graph at a URI of `resolve_graph`: a folder, a bucket, or one behind a server.
 
-    A server has its own `merge_granularity`.
+    `merge_granularity` does not apply behind a server, where types and calls decide.
     """
     if is_served(uri):
         return connect_served(uri)

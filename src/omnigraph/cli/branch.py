@@ -75,7 +75,7 @@ ByGranularity = Annotated[
     typer.Option(
         "--granularity",
         help="What contradicts: two changes of one entity (row), or only of one property of it (property). "
-        "If not said, the @merge of each type, then the config file, else row.",
+        "If not said, the @merge of each type, then the config file (not behind a server), else row.",
     ),
 ]
 

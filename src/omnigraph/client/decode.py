@@ -14,7 +14,7 @@ from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.tags import Tag
 from omnigraph.engine.load.request import LoadResult
-from omnigraph.engine.merge.choices import MergeChoices, MergeGranularity
+from omnigraph.engine.merge.choices import GranularityByType, MergeChoices, MergeGranularity
 from omnigraph.engine.merge.conflict import ConflictKind, DroppedValues, MergeConflict
 from omnigraph.engine.merge.merge_inputs import MergeOutcome
 from omnigraph.engine.merge.resolutions import read_resolutions
@@ -183,7 +183,7 @@ def merge_preview(found: Members) -> MergePreview:
         changes=change_counts(found["changes"]),
         conflicts=tuple(merge_conflict(one) for one in found["merge_conflicts"]),
         resolved=found["resolved"],
-        granularity=MergeGranularity(found["granularity"]),
+        granularity=_granularity(found["granularity"]),
         choices=_choices(found["resolutions"], met),
         met=met,
         given_up=_given_up(found),
@@ -211,6 +211,12 @@ def merge_conflict(found: Members) -> MergeConflict:
 def _choices(file: Members, met: tuple[MergeConflict, ...]) -> MergeChoices:
     """Return the decisions in a file of resolutions; its tables are those of the conflicts."""
     return read_resolutions(file, {*file.get("types", ()), *(one.table_key for one in met)}).choices
+
+
+def _granularity(found: str | Members) -> GranularityByType:
+    if isinstance(found, str):
+        return MergeGranularity(found)
+    return {key: MergeGranularity(one) for key, one in found.items()}
 
 
 def _by_branch(found: Members) -> dict[str, BranchChanges]:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from omnigraph.engine.changes.change import Change
 from omnigraph.engine.changes.diff import Diff
+from omnigraph.engine.merge.resolutions import granularity_json
 from omnigraph.engine.merge.result import MergePreview
 from omnigraph.errors import InvalidName, NotFound, WrongQueryKind
 from omnigraph.policy.actions import Action
@@ -81,7 +82,7 @@ def _describe_preview(found: MergePreview) -> dict[str, Any]:
         "given_up": [],
         "given_up_count": 0,
         **found.to_json(),
-        "granularity": found.granularity.value,
+        "granularity": granularity_json(found.granularity),
         "met": [conflict.to_json() for conflict in found.met],
         "resolutions": found.resolution_file(),
     }

@@ -74,6 +74,27 @@ def test_the_call_counts_more_than_the_type_and_the_type_more_than_the_default(u
         assert conflicts(graph, "row") == {"Person", "Team"}
 
 
+def test_a_preview_and_its_resolutions_name_the_granularity_that_decided(uri: str, tmp_path: Path) -> None:
+    with og.init(uri, schema=schema("@merge(property)")) as graph:
+        part(graph)
+        put(graph, "work", {"age": 3, "city": "z"}, {"title": "y", "size": 1})
+        put(graph, "main", {"age": 1, "city": "v"}, {"title": "x", "size": 2})
+        by_type = {"node:Person": "property", "node:Team": "row"}
+        found = graph.merge("work", dry_run=True)
+        assert found.granularity == by_type
+        file = {**found.resolution_file(), "default": "theirs"}
+        assert file["granularity"] == by_type
+        assert graph.merge("work", dry_run=True, granularity="property").granularity == "property"
+        with pytest.raises(
+            errors.BadRequest, match="for a merge of node:Person by property, and this one is by row"
+        ):
+            graph.merge("work", dry_run=True, resolutions=file, granularity="row")
+        whole = {**file, "granularity": "row"}
+        with pytest.raises(errors.BadRequest, match="for a merge by row, and this one is by property"):
+            graph.merge("work", dry_run=True, resolutions=whole)
+        assert graph.merge("work", resolutions=file).outcome == "merged"
+
+
 def test_a_type_can_ask_for_rows_where_the_default_is_properties(uri: str) -> None:
     og.init(uri, schema=schema("@merge(row)")).close()
     with og.open(uri, merge_granularity="property") as graph:

@@ -142,6 +142,10 @@ class MergeChoices:
 STRATEGIES = (MergeSide.OURS, MergeSide.THEIRS)
 
 
+GranularityByType = MergeGranularity | Mapping[str, MergeGranularity]
+"""That of all types, or of each by the name of its table where they differ."""
+
+
 def parse_granularity(text: str | None) -> MergeGranularity | None:
     """Return the granularity that a user named, if any."""
     if text is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field, replace
 from functools import partial
 from typing import Literal, TypedDict
@@ -20,6 +20,7 @@ from omnigraph.engine.graph.merge_pins import pin_head
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.snapshot import Snapshot
 from omnigraph.engine.merge.choices import (
+    GranularityByType,
     MergeChoices,
     MergeGranularity,
     Strategies,
@@ -142,7 +143,7 @@ def preview(graph: OpenGraph, request: MergeRequest, target: str) -> MergePrevie
         plan.stats,
         plan.conflicts,
         plan.resolved_count,
-        choose_granularity(request.granularity, None, graph.merge_granularity),
+        _describe_granularity(transaction, request, {one.table_key for one in plan.conflicts_seen}),
         _read_choices(transaction, request, target),
         plan.conflicts_seen,
         plan.given_up.first,
@@ -169,9 +170,23 @@ def _read_choices(transaction: Transaction, request: MergeRequest, target: str) 
     if request.resolutions is None:
         return with_strategies(MergeChoices(), request.strategies, transaction.targets)
     found = read_resolutions(request.resolutions, transaction.targets)
-    default = transaction.graph.merge_granularity
-    found.require_for(request.source, target, choose_granularity(request.granularity, None, default))
+    found.require_for(request.source, target, partial(_find_granularity, transaction, request))
     return with_strategies(found.choices, request.strategies, transaction.targets)
+
+
+def _find_granularity(transaction: Transaction, request: MergeRequest, key: str | None) -> MergeGranularity:
+    """Return what counts for a type; None stands for one that declares nothing."""
+    declared = None if key is None else transaction.targets[key].owner.merge
+    return choose_granularity(request.granularity, declared, transaction.graph.merge_granularity)
+
+
+def _describe_granularity(
+    transaction: Transaction, request: MergeRequest, keys: Collection[str]
+) -> GranularityByType:
+    found = {key: _find_granularity(transaction, request, key) for key in sorted(keys)}
+    if len(set(found.values())) > 1:
+        return found
+    return next(iter(found.values()), _find_granularity(transaction, request, None))
 
 
 def target_snapshot(transaction: Transaction, branch: str) -> Snapshot:

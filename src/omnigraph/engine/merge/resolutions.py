@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from omnigraph.engine.graph.layout import split_key, table_key
 from omnigraph.engine.merge.choices import (
     ChosenValue,
     EntityChoice,
+    GranularityByType,
     MergeChoices,
     MergeGranularity,
     MergeSide,
@@ -58,7 +59,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
     help: Any = None
     source: str | None = None
     into: str | None = None
-    granularity: MergeGranularity | None = None
+    granularity: MergeGranularity | dict[str, MergeGranularity] | None = None
     default: MergeSide | None = None
     types: dict[str, MergeSide | _Type | None] = {}
     conflicts: list[_Conflict] = []
@@ -71,9 +72,11 @@ class Resolutions:
     choices: MergeChoices
     source: str | None = None
     into: str | None = None
-    granularity: MergeGranularity | None = None
+    granularity: GranularityByType | None = None
 
-    def require_for(self, source: str, into: str, granularity: MergeGranularity) -> None:
+    def require_for(
+        self, source: str, into: str, granularity_of: Callable[[str | None], MergeGranularity]
+    ) -> None:
         """Fail when they were written for another merge."""
         for what, meant, asked in (("source", self.source, source), ("target", self.into, into)):
             if meant is not None and meant != asked:
@@ -81,11 +84,22 @@ class Resolutions:
                     f"the resolutions are for the {what} '{meant}', and '{asked}' is to be merged",
                     remedy="preview this merge and decide on its conflicts",
                 )
-        if self.granularity is not None and self.granularity != granularity:
-            raise BadRequest(
-                f"the resolutions are for a merge by {self.granularity}, and this one is by {granularity}",
-                remedy=f"merge with granularity `{self.granularity}`",
-            )
+        named = {*self.choices.types, *(one.table_key for one in self.choices.entities)}
+        for key in sorted(named) or (None,):
+            meant, found = self._granularity_of(key), granularity_of(key)
+            if meant is not None and meant != found:
+                of = f" of {key}" if isinstance(self.granularity, Mapping) else ""
+                raise BadRequest(
+                    f"the resolutions are for a merge{of} by {meant}, and this one is by {found}",
+                    remedy="preview this merge and decide on its conflicts"
+                    if of
+                    else f"merge with granularity `{meant}`",
+                )
+
+    def _granularity_of(self, key: str | None) -> MergeGranularity | None:
+        if isinstance(self.granularity, Mapping):
+            return None if key is None else self.granularity.get(key)
+        return self.granularity
 
 
 def read_resolutions(given: ResolutionsInput, keys: Collection[str]) -> Resolutions:
@@ -155,7 +169,7 @@ def _refuse_repeated(entities: Sequence[EntityChoice]) -> None:
 def build_resolutions(
     source: str,
     into: str,
-    granularity: MergeGranularity,
+    granularity: GranularityByType,
     choices: MergeChoices,
     conflicts: Sequence[MergeConflict],
 ) -> dict[str, Any]:
@@ -166,7 +180,7 @@ def build_resolutions(
         "help": _help(source, into),
         "source": source,
         "into": into,
-        "granularity": granularity.value,
+        "granularity": granularity_json(granularity),
         "default": choices.default,
         "types": {
             key: _encode_type(choices.types.get(key)) for key in dict.fromkeys([*types, *choices.types])
@@ -176,6 +190,13 @@ def build_resolutions(
             for one in conflicts
         ],
     }
+
+
+def granularity_json(found: GranularityByType) -> str | dict[str, str]:
+    """Return a granularity as files and servers write it."""
+    if isinstance(found, Mapping):
+        return {key: one.value for key, one in found.items()}
+    return found.value
 
 
 def _help(source: str, into: str) -> list[str]:

@@ -94,7 +94,10 @@ class MergePreview:
     """What is not decided: with any of these the merge fails."""
     resolved: int = 0
     """How many entities that both branches changed are decided on."""
-    granularity: MergeGranularity = MergeGranularity.ROW
+    granularity: MergeGranularity | Mapping[str, MergeGranularity] = field(
+        default=MergeGranularity.ROW, hash=False
+    )
+    """What counted as contradicting in the types with conflicts; by type where they differ."""
     choices: MergeChoices = field(default_factory=MergeChoices, hash=False)
     """The decisions that it was made with."""
     met: tuple[MergeConflict, ...] = ()

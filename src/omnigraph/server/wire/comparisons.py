@@ -76,13 +76,15 @@ class MergePreviewRequest(Wire, frozen=True, kw_only=True):
 class MergePreviewOutput(Wire, frozen=True, kw_only=True):
     """What a merge would do; `resolutions` has room for a decision about every conflict.
 
+    `granularity` is by type where the types with conflicts differ.
+
     `merge_conflicts` are undecided; `met` are all conflicts, decided or not.
     """
 
     source: str
     target: str
     outcome: str
-    granularity: str
+    granularity: str | dict[str, str]
     resolved: int
     changes: dict[str, ChangeCountsOutput]
     given_up: list[dict[str, Any]]
