@@ -452,8 +452,8 @@ def test_branches_cost_the_same_with_8_and_with_140_types(graphs_of_two_sizes: l
         for at in graphs_of_two_sizes
     )
     assert small == big
-    # One of them looks for what dead writers left.
-    assert small["create"].total() <= 9
+    # One of them looks for what dead writers left, and another again under the lock.
+    assert small["create"].total() <= 10
     assert small["delete"].total() <= 18
     assert small["create"]["scan"] == 0
 

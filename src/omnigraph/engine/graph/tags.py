@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from omnigraph.deferred_dataclass import dataclass
-from omnigraph.engine.graph.branch_names import parse_name
+from omnigraph.engine.graph.branch_names import LONGEST_NAME, parse_name
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import MAIN, TableEntry
 from omnigraph.engine.graph.root import Root
@@ -119,8 +119,15 @@ def tag_location(root: Root, name: str) -> Location:
 
 def read_tag(root: Root, name: str) -> Tag | None:
     """Return a tag; None when there is none of that name, and `CorruptGraph` when it cannot be understood."""
+    if _is_too_long(name):
+        return None
     body = root.objects.read_bytes_if_exists(tag_location(root, name))
     return None if body is None else _decode_tag(name, body)
+
+
+def _is_too_long(name: str) -> bool:
+    """Whether no file can have this name: a store may answer such a question with an error."""
+    return len(quote(name, safe="", errors="replace")) > LONGEST_NAME
 
 
 def encode_tag(tag: Tag) -> str:
@@ -233,7 +240,7 @@ def list_kept_commits(root: Root) -> frozenset[str]:
 
 def read_kept_commit(root: Root, commit_id: str) -> KeptCommit | None:
     """Return a kept commit; None when it is not kept."""
-    if not commit_id.strip("."):
+    if not commit_id.strip(".") or _is_too_long(commit_id):
         return None  # no folder has such a name
     text = root.objects.read_text_if_exists(kept_folder(root, commit_id) / COMMIT_FILE)
     if text is None:
