@@ -24,6 +24,7 @@ from omnigraph.engine.write.transaction import Author, PreparedWrite, Transactio
 from omnigraph.lang.query.compile import CompiledMutation, compile_query
 from omnigraph.progress import Progress, ProgressEvent, ProgressListener, progress_to
 from omnigraph.storage.location import Location
+from tests.engine.crash.turns import turns
 from tests.engine.writing import write
 
 THREADS, EACH = 16, 3
@@ -192,7 +193,8 @@ def test_an_uncontended_load_is_prepared_and_staged_without_the_lock(
         with graph.root.locks.hold(["main"], wait=0):
             free.append(True)
 
-    with failpoints.arm(failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE, failpoints.once(look)):
+    point = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
+    with turns(reverse=False), failpoints.arm(point, failpoints.once(look)):
         load(graph, LoadRequest((records,), Mode.APPEND), Author("main"))
     assert (free, keys(graph)) == ([True], ["mine"])
 
@@ -207,7 +209,8 @@ def test_a_load_that_is_overtaken_reads_its_files_once(graph: OpenGraph, tmp_pat
 
     request = LoadRequest((records,), Mode.APPEND)
     point = failpoints.MUTATION_POST_STAGE_PRE_EFFECT_GATE
-    with progress_to(noting(read)), failpoints.arm(point, failpoints.once(overtake)):
+    # In turn: in a bucket the lock is taken while rows are staged.
+    with turns(reverse=False), progress_to(noting(read)), failpoints.arm(point, failpoints.once(overtake)):
         done = load(graph, request, Author("main"))
 
     assert done.nodes == {"P": 1}

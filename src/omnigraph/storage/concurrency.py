@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cache, partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -121,7 +122,8 @@ def _run_all(calls: Sequence[Callable[[], _Answer]], kind: str, others: int) -> 
     if others == 0:
         return [call() for call in calls]
     threads = _thread_pool(kind, others)
-    begun = [threads.submit(call) for call in calls[1:]]
+    # Listeners to phases and progress are variables of the context.
+    begun = [threads.submit(copy_context().run, call) for call in calls[1:]]
     try:
         own = _run_here(calls[0])
         for number in range(len(begun), 0, -1):

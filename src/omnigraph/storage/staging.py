@@ -176,7 +176,9 @@ def stage_primary_key(table: Table, column: str) -> Staged:
 def commit_staged(staged: Staged, *, is_newest: bool = False) -> Table:
     """Commit the change and return the table at its version, right after the one it was staged on.
 
-    `is_newest` says that the caller has just found that version to be the newest, with the lock held.
+    `is_newest` says that the caller has just found that version to be the newest, with the lock held. Then a
+    commit of rows by a process that lost the lock is still a `Conflict`; one that changes no row, such as an
+    index, makes it `Displaced`.
 
     Fails with `Moved` when the table is not at that version any more, `Conflict` when another commit was
     faster: then nothing of it is visible. `Displaced` means that it landed higher up, `Undecided` that it

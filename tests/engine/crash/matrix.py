@@ -126,7 +126,7 @@ class Scene:
 
     def in_turn(self, number: int) -> AbstractContextManager[None]:
         """Makes the calls in the order of a cell."""
-        return turns(reverse=self.place(number)[1])
+        return turns(reverse=self.place(number)[1], dies=False)
 
     def cell(self, number: int) -> str:
         """What a fault at a call means."""

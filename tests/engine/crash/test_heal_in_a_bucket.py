@@ -5,23 +5,29 @@ from __future__ import annotations
 import pytest
 
 from omnigraph import failpoints
-from omnigraph.engine.branches.manage import create_branch
-from omnigraph.engine.commit.recovery import audit
+from omnigraph.engine.branches.manage import create_branch, delete_branch
+from omnigraph.engine.commit.recovery import audit, sidecar
 from omnigraph.engine.commit.recovery.forecast import abandon_record
 from omnigraph.engine.graph.layout import table_path
 from omnigraph.engine.graph.manifest import MAIN
 from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.lifecycle.open import open_graph
+from omnigraph.engine.schema_apply.apply import SchemaRequest, apply_schema
 from omnigraph.errors import OmnigraphError, RecoveryRequired
+from omnigraph.lang.source import Source
 from omnigraph.storage.location import Location
+from omnigraph.storage.lock_table import LockTable
+from omnigraph.storage.locks import BranchLocks
 from tests.engine.crash.test_heal import COMMITTED, CONFIRMED, TWO, UPDATE, interrupt
 from tests.engine.crash.world import (
     KNOWS,
     PERSON,
+    SCHEMA,
     change,
     look,
     make_graph,
+    open_unrecovered,
     pending,
     require_settled,
     rows_of,
@@ -71,6 +77,33 @@ def test_tables_are_not_restored_again_once_their_restored_versions_are_publishe
     assert look(graph) == before
     require_settled(graph)
     assert undone(graph) == {KNOWS: (3, 2), PERSON: (2, 2)}
+
+
+def test_a_schema_change_undoes_a_write_that_was_interrupted(graph: OpenGraph) -> None:
+    before = look(graph)
+    interrupt(graph, COMMITTED)
+    wider = SCHEMA.replace("node Person {", "node Person {\n    more: I64?\n")
+    assert apply_schema(graph, SchemaRequest(Source(wider))).applied
+    ids = {row["id"] for row in look(graph)[MAIN].rows[PERSON]}
+    assert ids == {row["id"] for row in before[MAIN].rows[PERSON]}
+    require_settled(graph)
+
+
+def test_a_record_of_a_deleted_branch_does_not_stop_a_new_one_of_its_name(
+    graph: OpenGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_branch(graph, "draft")
+    left = sidecar.place(graph.root, interrupt(graph, ARMED, TWO, "draft"))
+    record = graph.root.objects.read_text(left)
+    delete_branch(graph, "draft")
+    new = open_unrecovered(graph.root.layout.root)
+    create_branch(new, "draft")
+    new.root.objects.write_text(left, record)  # as if nothing had discarded it yet
+    monkeypatch.setenv("OMNIGRAPH_LOCK_WAIT", "0")
+    # While main is written to, what is left of the old branch cannot be discarded.
+    with BranchLocks(new.root.objects, new.root.layout.root, table=LockTable()).hold([MAIN]):
+        assert change(new, UPDATE, "draft").commit is not None
+        assert new.root.objects.exists(left)
 
 
 @pytest.mark.parametrize("residue", [False, True], ids=["no-fork", "half-a-fork"])

@@ -25,9 +25,30 @@ def in_reverse(calls: Calls) -> None:
         call()
 
 
-def turns(*, reverse: bool) -> AbstractContextManager[None]:
-    """Let what would run at the same time run in turn."""
-    return take_turns(in_reverse if reverse else in_order)
+def all_in_order(calls: Calls) -> None:
+    """Make all calls, as threads do, also when one fails; the first failure is raised then."""
+    failures = []
+    for call in calls:
+        try:
+            call()
+        except BaseException as failure:  # noqa: BLE001 - raised below
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+def all_in_reverse(calls: Calls) -> None:
+    all_in_order(calls[::-1])
+
+
+def turns(*, reverse: bool, dies: bool = True) -> AbstractContextManager[None]:
+    """Let what would run at the same time run in turn.
+
+    A writer that `dies` makes no call after the one that fails; one that lives makes them all.
+    """
+    if dies:
+        return take_turns(in_reverse if reverse else in_order)
+    return take_turns(all_in_reverse if reverse else all_in_order)
 
 
 class Groups:

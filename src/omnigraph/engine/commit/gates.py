@@ -41,20 +41,28 @@ class BaseMoved(Exception):
         self.by_rival = by_rival
 
 
+class InterruptedWrites(Exception):
+    """There are records of interrupted writes to the branch, beside that of the plan."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(", ".join(names))
+        self.names = names
+
+
 def check_gates(
     graph: OpenGraph, plan: CommitPlan, held: HeldLocks, beside: Callable[[], None] | None = None
 ) -> Passed:
     """Recover interrupted writes on the branch, then check what the plan depends on.
 
-    `beside` is called at the same time as the reads; it may store the record of the plan.
+    `beside` is called at the same time as the reads; it may store the record of the plan. Then writes that
+    were interrupted raise `InterruptedWrites` instead: that record has to go before they are recovered.
     """
     found = _look(graph, plan, beside)
     others = sidecar.without_running(found.names)
     if beside is not None and has_records(graph, plan.branch, others):
-        # A recovery that dies would leave the record of this write, too. The next attempt stores none before.
-        raise _moved_by_recovery(plan, "interrupted")
+        raise InterruptedWrites(others)
     if recover_branch(graph, plan.branch, held, others):
-        raise _moved_by_recovery(plan, "recovered")
+        raise moved_by_recovery(plan, "recovered")
     _check_base(graph, plan, found.loaded, found.schema_hash)
     _check_heads(graph, plan, held, found.drifted)
     return Passed(rebase_plan(plan, found.loaded), found.loaded, saw_others=bool(others))
@@ -117,7 +125,7 @@ def rebase_plan(plan: CommitPlan, loaded: LoadedBranch) -> CommitPlan:
     return plan if base == plan.base else replace(plan, base=base)
 
 
-def _moved_by_recovery(plan: CommitPlan, actual: str) -> BaseMoved:
+def moved_by_recovery(plan: CommitPlan, actual: str) -> BaseMoved:
     changed = ReadSetChanged(f"graph_head:{plan.branch}", expected=plan.base.head, actual=actual)
     return BaseMoved(changed, by_rival=False)
 
@@ -211,4 +219,4 @@ def _check_heads(
         _check_base(graph, plan, graph.coordinator(plan.branch).load(), read_schema_hash(graph.root))
         raise
     if resolved:
-        raise _moved_by_recovery(plan, "drift resolved")
+        raise moved_by_recovery(plan, "drift resolved")

@@ -12,13 +12,13 @@ done: the caller gets `RecoveryRequired`, and the record decides the outcome. Ct
 
 In a bucket each request takes long and costs no time of this process, so what does not depend on each other
 is done at the same time: staging and taking the lock; what the gates read and storing the record; the commits
-of the tables and staging the publish; removing the record and giving the lock back.
+of the tables and staging the publish.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import field, replace
 from functools import partial
@@ -42,11 +42,19 @@ from omnigraph.engine.commit.effects import (
     steps_of,
     sum_counts,
 )
-from omnigraph.engine.commit.gates import BaseMoved, check_gates, find_conflict, rebase_plan
+from omnigraph.engine.commit.gates import (
+    BaseMoved,
+    InterruptedWrites,
+    check_gates,
+    find_conflict,
+    moved_by_recovery,
+    rebase_plan,
+)
 from omnigraph.engine.commit.plan import BuildIndexes, CommitPlan, CreateTable, Effect, ReplaceRows
 from omnigraph.engine.commit.recovery import sidecar
 from omnigraph.engine.commit.recovery.removals import DataRemoval, store_removal
 from omnigraph.engine.commit.recovery.sidecar import CONFIRMED, Pin, Sidecar
+from omnigraph.engine.commit.recovery.sweep import recover_branch
 from omnigraph.engine.commit.schema_staging import StagedSchema, promote_schema, stage_schema
 from omnigraph.engine.graph.lineage import Commit
 from omnigraph.engine.graph.manifest import TableEntry
@@ -274,13 +282,18 @@ class _CommitRun:
         return published
 
     def close(self, *, releases: bool) -> None:
-        """Remove the record of a write that is visible; `releases` gives the lock back with it."""
+        """Remove the record of a write that is visible; `releases` gives the lock back after that.
+
+        Nothing is raised: the write took effect, and a caller that gets an error would repeat it.
+        """
         done, self.record_to_remove = self.record_to_remove, None
-        with Together(self.root.layout.root) as calls:
-            if done is not None:
-                calls.add(partial(self._remove, done))
-            if releases:
-                calls.add(self.held.release)
+        if done is not None:
+            self._remove(done)
+        if releases:
+            try:
+                self.held.release()
+            except OmnigraphError as error:
+                _log.warning("the lock of branch '%s' was not given back: %s", self.plan.branch, error)
 
     # --- gates and phase A -----------------------------------------------------------------------
 
@@ -306,6 +319,10 @@ class _CommitRun:
                 record = msgspec.structs.replace(record, authority=authority_of(self.plan))
                 self.held.require()
                 sidecar.rewrite(self.root, record)
+        except InterruptedWrites as found:
+            # Their recovery may die: then no record of this write must be among theirs.
+            self._take_record_back(record.operation_id)
+            raise self._recover(found.names) from found
         except LockLost as lost:
             self._take_record_back(record.operation_id)
             raise BaseMoved(lost) from lost
@@ -313,6 +330,14 @@ class _CommitRun:
             self._take_record_back(record.operation_id)
             raise
         return record
+
+    def _recover(self, names: Sequence[str]) -> BaseMoved:
+        """Recover the interrupted writes to the branch; the write is prepared again on what they left."""
+        try:
+            recover_branch(self.graph, self.plan.branch, self.held, names)
+        except LockLost as lost:
+            return BaseMoved(lost)
+        return moved_by_recovery(self.plan, "recovered")
 
     def _plan_on_known_base(self) -> CommitPlan:
         """Return the plan on the newest state that this process knows: mostly there is no newer one."""
@@ -463,7 +488,13 @@ class _CommitRun:
         return table
 
     def _commit(self, key: str, staged: Staged) -> Table:
-        table = commit_staged(staged, is_newest=self.is_far)
+        try:
+            table = commit_staged(staged, is_newest=self.is_far)
+        except BaseException as error:
+            # The commit of another table, at the same time, may report that nothing changed.
+            if not isinstance(error, OmnigraphError) or not _changed_nothing(error):
+                self.has_effects = True
+            raise
         self.has_effects = True
         self.counts.setdefault(key, []).append(staged.counts)
         return table

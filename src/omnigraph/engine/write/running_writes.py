@@ -22,17 +22,18 @@ class RunningWrites:
 
     @contextmanager
     def join(self, tables: Collection[str] | None) -> Iterator[bool]:
-        """Count a write as running; whether none of the others touches one of its tables.
+        """Count a write as running; whether there are others, and none of them touches one of its tables.
 
-        `tables` is None for a write that may touch any.
+        `tables` is None for a write that may touch any. Without others nothing is known about the holder of the
+        branch's lock, if there is one.
         """
         me = object()
         with self._lock:
             others = list(self._tables.values())
             self._tables[me] = tables
         try:
-            yield tables is not None and all(
-                other is not None and set(other).isdisjoint(tables) for other in others
+            yield bool(others) and all(
+                tables is not None and other is not None and set(other).isdisjoint(tables) for other in others
             )
         finally:
             with self._lock:

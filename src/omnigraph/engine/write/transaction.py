@@ -308,7 +308,8 @@ def _commit_on_known_state(graph: OpenGraph, author: Author, write: Write) -> Re
         return None
     try:
         prepared = write.prepare(transaction)
-    except Exception:  # noqa: BLE001 - on the current state it fails again, or not
+    except Exception as error:  # noqa: BLE001 - on the current state it fails again, or not
+        _log.info("a write to branch '%s' is prepared again: %s", author.branch, error)
         return None
     if prepared.is_nothing:
         return None

@@ -99,7 +99,7 @@ def has_records(graph: OpenGraph, branch: str, names: Sequence[str]) -> bool:
     return any(
         branch_of(graph, record) in (None, branch)
         if isinstance(record, Unreadable)
-        else record.graph_branch == branch
+        else record.graph_branch == branch and not is_orphan(graph, record)
         for record in _read_records(graph, names)
     )
 
