@@ -16,6 +16,7 @@ from omnigraph.engine.graph.lineage import LONGEST_MESSAGE
 SCHEMA = "node Person { handle: String @key  age: I32? @index }\nedge Knows: Person -> Person\n"
 WIDER = SCHEMA + "node Team { name: String @key }\n"
 ADA = 'query q() { insert Person { handle: "ada", age: 36 } }'
+TWO_TABLES = 'query q() { insert Person { handle: "ada" } insert Knows { from: "ada", to: "ada" } }'
 BO = 'query q() { insert Person { handle: "bo" } }'
 SAID = "Add Ada\n\nShe was missing: naïve, 日本 👩‍🔬."
 
@@ -101,9 +102,9 @@ def test_the_message_of_an_interrupted_write_is_stored_by_recovery(graph: og.Gra
 
 
 def test_a_write_that_is_undone_leaves_a_commit_of_recovery(graph: og.Graph) -> None:
-    point = failpoints.RECOVERY_SIDECAR_CONFIRM
+    point = failpoints.MUTATION_POST_TABLE_COMMIT
     with failpoints.arm(point, failpoints.error(point)), pytest.raises(errors.RecoveryRequired):
-        graph.mutate(ADA, message=SAID)
+        graph.mutate(TWO_TABLES, message=SAID)
     graph.mutate(BO)
     undone = graph.commits.list()[1:-1]
     assert {(one.message, one.operation, one.is_upkeep) for one in undone} == {(None, "recovery", True)}

@@ -13,7 +13,8 @@ import pytest
 import omnigraph as og
 from omnigraph import errors, failpoints
 from omnigraph.graph import Graph
-from omnigraph.history import Branches
+from omnigraph.graph_maintenance import GraphMaintenance
+from omnigraph.history import Branches, Tags
 
 SCHEMA = "node Person { handle: String @key  bio: String?  rank: F64? }\nedge Knows: Person -> Person\n"
 WIDER = SCHEMA.replace("rank: F64?", "rank: F64?  age: I32?")
@@ -67,6 +68,14 @@ WRITERS: dict[str, Writer] = {
         lambda graph, actor: graph.branches.create("new", from_="draft", actor=actor),
         "'branch_create' on branch 'draft' targeting branch 'new'",
     ),
+    "tags.create": Writer(
+        lambda graph, actor: graph.tags.create("v1", actor=actor),
+        "'branch_create' on branch 'main' targeting branch 'v1'",
+    ),
+    "tags.delete": Writer(
+        lambda graph, actor: graph.tags.delete("v0", actor=actor),
+        "'branch_delete' targeting branch 'v0'",
+    ),
     "branches.delete": Writer(
         lambda graph, actor: graph.branches.delete("draft", actor=actor),
         "'branch_delete' targeting branch 'draft'",
@@ -90,6 +99,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with og.init(at, schema=SCHEMA) as graph:
         graph.mutate('query add() { insert Person { handle: "ada" } }')
         graph.branches.create("draft")
+        graph.tags.create("v0")
     return at
 
 
@@ -242,5 +252,10 @@ def writing_methods(kind: type) -> Iterator[str]:
 
 
 def test_every_public_method_that_writes_is_tried_here() -> None:
-    found = {*writing_methods(Graph), *(f"branches.{name}" for name in writing_methods(Branches))}
-    assert found - {"branches"} == WRITERS.keys()
+    found = {
+        *writing_methods(Graph),
+        *writing_methods(GraphMaintenance),
+        *(f"branches.{name}" for name in writing_methods(Branches)),
+        *(f"tags.{name}" for name in writing_methods(Tags)),
+    }
+    assert found - {"branches", "tags"} == WRITERS.keys()

@@ -19,14 +19,17 @@ RunJson = Callable[..., Any]
 ADD = 'query q() { insert Person { handle: "ada" } }'
 
 
-def cut_off(uri: str, point: str, branch: str = "main") -> str:
+TWO_TABLES = 'query two() { insert Person { handle: "ada" } insert Knows { from: "ada", to: "ada" } }'
+
+
+def cut_off(uri: str, point: str, branch: str = "main", text: str = ADD) -> str:
     """Leave a write behind that did not get past a point; gives its operation."""
     with (
         graph.open(uri) as opened,
         failpoints.arm(point, failpoints.error(point)),
         pytest.raises(errors.RecoveryRequired) as caught,
     ):
-        opened.mutate(ADD, branch=branch)
+        opened.mutate(text, branch=branch)
     return caught.value.operation_id
 
 
@@ -70,22 +73,32 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
 
 
 @pytest.mark.parametrize(
-    ("point", "would", "classes", "after"),
+    ("point", "text", "would", "classes", "after"),
     [
         (
             failpoints.MUTATION_POST_TABLE_COMMIT,
-            "undo it (node:Person is written but not confirmed)",
+            TWO_TABLES,
+            "undo it (edge:Knows is written, node:Person is untouched)",
             ("RollBack", "IncompletePhaseB"),
             0,
         ),
         (
+            failpoints.MUTATION_POST_TABLE_COMMIT,
+            ADD,
+            "finish it (node:Person is written)",
+            ("RollForward", "RolledPastExpected"),
+            1,
+        ),
+        (
             failpoints.MUTATION_POST_FINALIZE_PRE_PUBLISHER,
+            ADD,
             "finish it (node:Person is written)",
             ("RollForward", "RolledPastExpected"),
             1,
         ),
         (
             failpoints.GRAPH_PUBLISH_AFTER_MANIFEST_COMMIT,
+            ADD,
             "finish it, as it is visible already (node:Person is visible)",
             ("RollForward", None),
             1,
@@ -97,11 +110,12 @@ def test_an_interrupted_write_is_finished_or_undone(
     run: Run,
     run_json: RunJson,
     point: str,
+    text: str,
     would: str,
     classes: tuple[str, str | None],
     after: int,
 ) -> None:
-    operation = cut_off(uri, point)
+    operation = cut_off(uri, point, text=text)
     assert run("recover", uri, "--dry-run").endswith(f": would {would}\n")
     (found,) = run_json("recover", uri, "--dry-run")["operations"]
     assert (found["decision"], found["tables"][0]["class"]) == classes

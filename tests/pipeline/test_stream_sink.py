@@ -192,7 +192,7 @@ def test_a_schema_change_between_tasks_and_commit_is_a_conflict(
     [
         ({"sink": ""}, "'' cannot be the name of a sink"),
         ({"sink": "../x"}, "cannot be the name of a sink"),
-        ({"mode": "overwrite"}, "a stream appends or merges"),
+        ({"mode": "overwrite"}, "a stream appends, merges or patches"),
         ({"mode": "upsert"}, "there is no mode 'upsert'"),
         ({"snik": "x"}, "there is no option 'snik' here"),
     ],

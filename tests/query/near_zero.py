@@ -89,7 +89,7 @@ OTHERS: dict[str, set[str]] = {
         "_READ_NODE",
         "_SMALL_ENTRY",
     },
-    "exact_sums": {"_FAINT", "_KEPT", "_LARGEST", "_MANTISSA", "_SHRINK"},
+    "exact_sums": {"LARGEST_PART", "_FAINT", "_KEPT", "_LARGEST", "_MANTISSA", "_SHRINK"},
     "frame": {"NO_ROW", "_HALF", "_LARGEST", "_LOWER"},
     "row_growth": {"_BYTES", "_GONE_BYTES", "_SHARE"},
     "interrupt": {"MAX_ABANDONED", "_POLL_SECONDS"},

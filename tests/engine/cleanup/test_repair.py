@@ -165,7 +165,7 @@ def test_a_table_behind_its_branch_cannot_be_repaired(graph: OpenGraph) -> None:
 def test_drift_of_a_write_on_record_is_left_to_recovery(graph: OpenGraph) -> None:
     point = failpoints.MUTATION_POST_TABLE_COMMIT
     with failpoints.arm(point, failpoints.error(point)), pytest.raises(RecoveryRequired):
-        add(graph, "late")
+        change(graph, 'insert Person { name: "late" }  insert Team { name: "late" }')
     before = rows_of(look(graph))
     (person,) = (one for one in repair(graph).tables if one.key == PERSON)
     assert (person.action, person.classification) == (RepairAction.NO_OP, None)

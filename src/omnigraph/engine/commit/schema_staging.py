@@ -10,6 +10,7 @@ schema was accepted, changes nothing.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 
 from omnigraph.deferred_dataclass import dataclass
@@ -31,7 +32,7 @@ from omnigraph.engine.graph.schema_files import (
     render_identities_file,
     with_identities,
 )
-from omnigraph.errors import OmnigraphError, SchemaContractBroken
+from omnigraph.errors import LockLost, OmnigraphError, SchemaContractBroken
 from omnigraph.lang.schema.identity import Identities
 from omnigraph.lang.schema.ir import legacy_hash, legacy_ir
 from omnigraph.storage.location import Location
@@ -163,7 +164,9 @@ def promote_schema(root: Root, held: HeldLocks, staged: StagedSchema) -> None:
     # Last: until then they follow from those of the schema before.
     store_identities(root, staged.files.ids, staged.replaced_ids)
     held.require()
-    discard_staged_schema(root, held)
+    # Who holds the lock instead, if it was lost, finishes the change again, and removes them.
+    with suppress(LockLost):
+        discard_staged_schema(root, held)
 
 
 def store_identities(root: Root, ids: str | None, before: VersionedText | None) -> None:

@@ -5,6 +5,5 @@ statement_block.py             the statements of a write in Python, checked as t
 pending_rows.py                the rows that statements write, which later statements see
 staged_update.py               updates of more rows than memory is to hold
 transaction.py                 what a write is prepared on, how often, and its commit
-running_writes.py              which writes of this process touch other tables
 new_branch.py                  a branch created for a write
 """

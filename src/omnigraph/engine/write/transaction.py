@@ -8,11 +8,13 @@ again. One that read what it replaces fails, unless its author asked for retries
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field, replace
 from functools import partial
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 from omnigraph import failpoints
 from omnigraph.deferred_dataclass import dataclass
@@ -32,7 +34,7 @@ from omnigraph.engine.commit.recovery.sidecar import WriterKind
 from omnigraph.engine.commit.recovery.sweep import finish_completed_writes, has_leftovers, recover_branch
 from omnigraph.engine.commit.schema_lock import find_lock
 from omnigraph.engine.constraints.stored_rows import StoredTables
-from omnigraph.engine.graph.coordinator import LoadedBranch, lance_branch
+from omnigraph.engine.graph.coordinator import Coordinator, LoadedBranch, lance_branch
 from omnigraph.engine.graph.lineage import Commit, require_actor, require_message
 from omnigraph.engine.graph.manifest import TableEntry
 from omnigraph.engine.graph.open_graph import OpenGraph
@@ -40,7 +42,6 @@ from omnigraph.engine.graph.schema_files import LiveSchema, read_schema_hash
 from omnigraph.engine.graph.table_forks import ForkPlace, has_fork_files, reclaim_fork
 from omnigraph.engine.graph.table_types import TableType
 from omnigraph.engine.upkeep.index_upkeep import IndexUpkeep, build_deferred_indexes
-from omnigraph.engine.write.running_writes import running_writes
 from omnigraph.errors import (
     BadRequest,
     BranchNotFound,
@@ -493,3 +494,46 @@ def _read_set(prepared: PreparedWrite, author: Author) -> frozenset[str] | None:
         return None  # with a condition on the head every commit counts
     before = author.if_tables.entries.keys() if author.if_tables is not None else ()
     return prepared.reads.union(before)
+
+
+# --- writes of this process at the same time -------------------------------------------------------
+
+
+class RunningWrites:
+    """The tables that the writes to one branch touch, as far as they are known ahead.
+
+    It only decides what is prepared early. The gates decide what takes effect.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: dict[object, Collection[str] | None] = {}
+
+    @contextmanager
+    def join(self, tables: Collection[str] | None) -> Iterator[bool]:
+        """Count a write as running; whether there are others, and none of them touches one of its tables.
+
+        `tables` is None for a write that may touch any. Without others nothing is known about who has the
+        lock of the branch, if it is held.
+        """
+        me = object()
+        with self._lock:
+            others = list(self._tables.values())
+            self._tables[me] = tables
+        try:
+            yield bool(others) and all(
+                tables is not None and other is not None and set(other).isdisjoint(tables) for other in others
+            )
+        finally:
+            with self._lock:
+                del self._tables[me]
+
+
+_by_branch: WeakKeyDictionary[Coordinator, RunningWrites] = WeakKeyDictionary()
+_by_branch_lock = threading.Lock()
+
+
+def running_writes(coordinator: Coordinator) -> RunningWrites:
+    """Return the running writes to a branch."""
+    with _by_branch_lock:
+        return _by_branch.setdefault(coordinator, RunningWrites())

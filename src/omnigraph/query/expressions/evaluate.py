@@ -190,7 +190,7 @@ def evaluate_operand(term: Term, scope: Scope) -> Operand:
         case PathPart():
             return scope.path(term)
         case Total() | ShortestPath():
-            raise InternalError(f"a {type(term).__name__} has no value in rows")
+            raise InternalError(f"{term!r} has no value in rows")
         case _:
             return _compute_operand(term, scope)
 
