@@ -59,6 +59,7 @@ SIZES: dict[str, dict[str, Number]] = {
     "topology.endpoint_codes": {"_SPREAD": 1, "_SPARSE": 1},
     "topology.linked_topology": {"FEW": 1},
     "topology.breadth_first": {"_CELLS": 4, "_ENOUGH": 2, "_FEW": 1, "_SCANNED": 1, "_DEEP": 1},
+    "topology.paths": {"_CELLS": 4},
     "topology.saved_topology": {"WORTH_SAVING": 1},
     "topology.topology": {"_MUCH": 0},
     "counted_branches": {

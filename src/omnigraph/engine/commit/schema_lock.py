@@ -45,10 +45,13 @@ def hold_schema_lock(graph: OpenGraph, operation_id: str) -> Iterator[HeldLocks]
     with _main_lock(graph, operation_id) as held:
         recover_stale_lock(graph, held)
         own = _take_lock(graph, held, operation_id)
+        released = False
         try:
             yield held
         finally:
-            _release(graph.root, held, own, operation_id)
+            released = _release(graph.root, held, own, operation_id)
+    if not released:
+        recover_stale_lock_if_free(graph)
 
 
 def _main_lock(graph: OpenGraph, operation_id: str) -> HeldLocks:
@@ -93,19 +96,21 @@ def _take_lock(graph: OpenGraph, held: HeldLocks, operation_id: str) -> Fork | N
     return own
 
 
-def _release(root: Root, held: HeldLocks, own: Fork | None, operation_id: str) -> None:
+def _release(root: Root, held: HeldLocks, own: Fork | None, operation_id: str) -> bool:
     """Remove the own lock, best effort: the next change, or opening the graph, removes one that stays.
 
     While the change is on record its outcome is open, and its recovery removes the lock.
     """
     try:
         if operation_id in sidecar.operations(root):
-            return
+            return False
         found = find_lock(root)
         if found is not None and own is not None and found.identity == own.identity:
             remove_fork(root, held, root.layout.manifest, LOCK_BRANCH)
     except OmnigraphError as error:
         _log.warning("the lock of a schema change was not removed: %s", error)
+        return False
+    return True
 
 
 # --- a lock whose owner died -----------------------------------------------------------------------
