@@ -88,11 +88,11 @@ class BranchMergeOutput(Sparse, frozen=True, kw_only=True):
     resolved: int
     changes: dict[str, ChangeCountsOutput]
     commit: CommitOutput | None
+    by_branch: dict[str, dict[str, ChangeCountsOutput]]
     branch_deleted: bool | None = None
     branch_delete_error: str | None = None
     given_up: list[dict[str, Any]] = msgspec.field(default_factory=list)
     given_up_count: int = 0
-    by_branch: dict[str, dict[str, ChangeCountsOutput]] = msgspec.field(default_factory=dict)
 
 
 def merge_output(
