@@ -326,8 +326,11 @@ def build_parts_with(runner: Runner, table: Table, parts: Sequence[IndexPart]) -
     for found in built.values():
         if found not in several:
             yield from map(unpack_part, found)
-    yield from map(unpack_part, runner.each("join index", several, partial(_join_parts, place)))
-    remove_parts(table, [unpack_part(part) for found in several for part in found])
+    joined = [unpack_part(part) for part in runner.each("join index", several, partial(_join_parts, place))]
+    yield from joined
+    kept = {one.uuid for one in joined}
+    parts_of_joined = (unpack_part(part) for found in several for part in found)
+    remove_parts(table, [part for part in parts_of_joined if part.uuid not in kept])
 
 
 def _build_part(place: TablePlace, part: IndexPart) -> PackedPart:
