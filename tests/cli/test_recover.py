@@ -79,7 +79,7 @@ def test_a_dry_run_tells_what_would_happen_and_does_nothing(uri: str, run: Run, 
             failpoints.MUTATION_POST_TABLE_COMMIT,
             TWO_TABLES,
             "undo it (edge:Knows is written, node:Person is untouched)",
-            ("RollBack", "IncompletePhaseB"),
+            ("RollBack", "RolledPastExpected"),
             0,
         ),
         (
