@@ -20,6 +20,7 @@ from omnigraph.engine.graph.open_graph import OpenGraph
 from omnigraph.engine.graph.root import Root
 from omnigraph.engine.graph.table_forks import has_fork_files, remove_fork
 from omnigraph.errors import (
+    LockLost,
     OmnigraphError,
     RecoveryRequired,
     SchemaApplyBlocked,
@@ -99,17 +100,19 @@ def _take_lock(graph: OpenGraph, held: HeldLocks, operation_id: str) -> Fork | N
 def _release(root: Root, held: HeldLocks, own: Fork | None, operation_id: str) -> bool:
     """Remove the own lock, best effort: the next change, or opening the graph, removes one that stays.
 
-    While the change is on record its outcome is open, and its recovery removes the lock.
+    While the change is on record its outcome is open, and its recovery removes the lock. False when the
+    lock of main was lost, without which nothing may be removed.
     """
     try:
         if operation_id in sidecar.operations(root):
-            return False
+            return True
         found = find_lock(root)
         if found is not None and own is not None and found.identity == own.identity:
             remove_fork(root, held, root.layout.manifest, LOCK_BRANCH)
+    except LockLost:
+        return False
     except OmnigraphError as error:
         _log.warning("the lock of a schema change was not removed: %s", error)
-        return False
     return True
 
 
